@@ -1,0 +1,45 @@
+//! Time as messaging programs need it (CZMQ's `zclock`).
+
+use std::time::{Duration, Instant};
+
+use crate::error::Result;
+use crate::ffi;
+use crate::interrupt::{self, Stop};
+
+/// Milliseconds on a clock that never goes back, from a point that all processes of this machine
+/// share (`zclock_mono`).
+///
+/// ```
+/// let start = zkit::clock::mono();
+/// assert!(zkit::clock::mono() >= start);
+/// ```
+pub fn mono() -> u64 {
+    ffi::monotonic().as_millis() as u64
+}
+
+/// Microseconds on the same clock as [`mono`] (`zclock_usecs`).
+pub fn usecs() -> u64 {
+    ffi::monotonic().as_micros() as u64
+}
+
+/// Sleeps, but not through an interrupt.
+///
+/// # Errors
+/// [`Error::Interrupted`](crate::Error::Interrupted) as soon as the process is interrupted,
+/// [`Error::Io`](crate::Error::Io) when it has no descriptors left to watch for that.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// zkit::clock::sleep(Duration::from_millis(1))?;
+/// # Ok::<(), zkit::Error>(())
+/// ```
+pub fn sleep(time: Duration) -> Result<()> {
+    interrupt::wait(&mut [interrupt::readable(-1)], deadline(time), Stop::OnInterrupt)?;
+    Ok(())
+}
+
+/// When `time` from now is; `None` for a time so long that it never comes.
+pub(crate) fn deadline(time: Duration) -> Option<Instant> {
+    Instant::now().checked_add(time)
+}

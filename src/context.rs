@@ -1,0 +1,358 @@
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::fs::File;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::error::{Errno, Error, Reason, Result};
+use crate::ffi::{self, RawContext, RawSocket, millis};
+use crate::interrupt;
+
+/// Where sockets come from: libzmq's I/O threads, and the names of `inproc` endpoints.
+///
+/// A program needs one. Clones are cheap and stand for the same context; threads get a clone
+/// each. Sockets keep their context alive, so it ends when the last clone and the last socket
+/// are dropped.
+///
+/// # How it ends
+///
+/// Ending waits for what sockets have sent and libzmq has not yet handed to the network, at most
+/// as long as each socket's linger (`ZMQ_LINGER`), counted from when the socket was dropped. zkit
+/// gives every socket a linger of one second; [`Builder::linger`] and
+/// [`ZSock::set_linger`](crate::ZSock::set_linger) change that. What is given up is said with
+/// `log::warn!`. Only a linger of `None`, which must be asked for, can wait for ever.
+///
+/// [`shutdown`](ZContext::shutdown) ends the work of every socket in every thread before that.
+///
+/// ```
+/// use zkit::ZContext;
+///
+/// let ctx = ZContext::new()?;
+/// let sink = ctx.pull("@inproc://sink")?;
+/// let source = ctx.push(">inproc://sink")?;
+/// source.send("Hello")?;
+/// assert_eq!(sink.recv_str()?, "Hello");
+/// # Ok::<(), zkit::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct ZContext {
+    inner: Arc<Inner>,
+}
+
+impl ZContext {
+    /// A context as most programs want it: one I/O thread, a linger of one second, Ctrl-C caught.
+    ///
+    /// # Errors
+    /// [`Error::Context`] when the process has no descriptors left, [`Error::Io`] when signals
+    /// cannot be caught.
+    pub fn new() -> Result<ZContext> {
+        ZContext::builder().build()
+    }
+
+    /// A context with other settings.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use zkit::ZContext;
+    ///
+    /// let ctx = ZContext::builder()
+    ///     .io_threads(2)
+    ///     .max_sockets(10_000)
+    ///     .linger(Some(Duration::from_secs(5)))
+    ///     .signals(false)
+    ///     .build()?;
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// The context of [`ZSock`](crate::ZSock)'s own constructors, made as by
+    /// [`new`](ZContext::new) when it is first asked for. It ends with the process, by the rules
+    /// above.
+    ///
+    /// # Errors
+    /// As [`new`](ZContext::new).
+    pub fn global() -> Result<ZContext> {
+        let mut global = lock(&GLOBAL);
+        if let Some(ctx) = &*global {
+            return Ok(ctx.clone());
+        }
+        static END_WITH_PROCESS: Once = Once::new();
+        END_WITH_PROCESS.call_once(|| ffi::at_exit(end_global));
+        Ok(global.insert(ZContext::new()?).clone())
+    }
+
+    /// Ends the work of every socket of this context: blocked and later calls in all threads
+    /// return [`Error::Terminated`]. Sockets still have to be dropped.
+    ///
+    /// # Errors
+    /// [`Error::Forked`] in the child of a fork.
+    pub fn shutdown(&self) -> Result<()> {
+        self.inner.raw().shutdown().map_err(|errno| {
+            errno.ending().unwrap_or_else(|| Error::Context { reason: errno.into() })
+        })
+    }
+
+    /// Opens a libzmq socket and sets the default linger.
+    pub(crate) fn open(&self, socket_type: u32) -> Result<RawSocket, Reason> {
+        let socket = self.inner.open(socket_type)?;
+        socket.set_int(zmq_sys::ZMQ_LINGER, self.inner.linger)?;
+        self.inner.open_sockets.fetch_add(1, Ordering::Relaxed);
+        Ok(socket)
+    }
+
+    /// A socket of this context was dropped.
+    pub(crate) fn closed(&self) {
+        self.inner.open_sockets.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A socket was dropped that may have sent more than libzmq has passed on.
+    pub(crate) fn lingers(&self, socket: String, linger: Option<Duration>) {
+        let until = linger.and_then(|linger| Instant::now().checked_add(linger));
+        let mut lingering = lock(&self.inner.lingering);
+        let now = Instant::now();
+        lingering.retain(|one| one.until.is_none_or(|until| until > now));
+        if lingering.len() == LINGERING_NAMED {
+            lingering.pop_front();
+        }
+        lingering.push_back(Lingering { socket, until });
+    }
+
+    /// Notes that an endpoint is about to be free. libzmq closes it in another thread, soon.
+    pub(crate) fn release(&self, endpoint: &str) {
+        let mut released = lock(&self.inner.released);
+        let now = Instant::now();
+        released.retain(|_, at| now - *at < RELEASE_TIME);
+        released.insert(endpoint.to_owned(), now);
+    }
+
+    /// How long it is worth waiting for an endpoint that is in use: until libzmq has had time to
+    /// close it, if a socket of this context had it.
+    pub(crate) fn free_by(&self, endpoint: &str) -> Option<Instant> {
+        lock(&self.inner.released).get(endpoint).map(|at| *at + RELEASE_TIME)
+    }
+}
+
+impl fmt::Debug for ZContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ZContext")
+            .field("open_sockets", &self.inner.open_sockets.load(Ordering::Relaxed))
+            .finish_non_exhaustive()
+    }
+}
+
+/// Settings of a [`ZContext`] to be.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Builder {
+    io_threads: u32,
+    max_sockets: u32,
+    linger: Option<Duration>,
+    signals: bool,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder {
+            io_threads: zmq_sys::ZMQ_IO_THREADS_DFLT,
+            max_sockets: zmq_sys::ZMQ_MAX_SOCKETS_DFLT,
+            linger: Some(Duration::from_secs(1)),
+            signals: true,
+        }
+    }
+}
+
+impl Builder {
+    /// How many threads do libzmq's network work (`ZMQ_IO_THREADS`). One serves about a gigabyte
+    /// a second; a program that only uses `inproc` needs none. Default 1.
+    pub fn io_threads(mut self, threads: u32) -> Builder {
+        self.io_threads = threads;
+        self
+    }
+
+    /// How many sockets may be open at a time (`ZMQ_MAX_SOCKETS`). Each takes one or two
+    /// descriptors, of which the system limits the number, too. Default 1023.
+    pub fn max_sockets(mut self, sockets: u32) -> Builder {
+        self.max_sockets = sockets;
+        self
+    }
+
+    /// The linger that sockets start with: how long after a socket's drop its unsent messages are
+    /// still worth sending. `None` is for ever. Rounded up to the millisecond. Default one second.
+    pub fn linger(mut self, linger: Option<Duration>) -> Builder {
+        self.linger = linger;
+        self
+    }
+
+    /// Whether to have SIGINT and SIGTERM caught (see [`interrupt`]). Default
+    /// yes. Signal handlers belong to the process: one context that asks for them is enough.
+    pub fn signals(mut self, signals: bool) -> Builder {
+        self.signals = signals;
+        self
+    }
+
+    /// Makes the context.
+    ///
+    /// # Errors
+    /// [`Error::Context`] when a setting is out of range or the process has no descriptors left,
+    /// [`Error::Io`] when signals cannot be caught.
+    pub fn build(self) -> Result<ZContext> {
+        let context = |reason: Reason| Error::Context { reason };
+        let linger = self.linger.map_or(Ok(-1), millis).map_err(context)?;
+        let raw = RawContext::new().map_err(|errno| context(errno.into()))?;
+        // Owned from here on, so that an early return terminates it.
+        let inner = Inner {
+            raw: Some(raw),
+            linger,
+            max_sockets: self.max_sockets as usize,
+            open_sockets: AtomicUsize::new(0),
+            released: Mutex::default(),
+            lingering: Mutex::default(),
+            started: Mutex::new(false),
+        };
+        for (option, name, value) in [
+            (zmq_sys::ZMQ_IO_THREADS, "I/O threads", self.io_threads),
+            (zmq_sys::ZMQ_MAX_SOCKETS, "sockets", self.max_sockets),
+        ] {
+            let set = i32::try_from(value).ok().map(|value| inner.raw().set(option, value));
+            if !matches!(set, Some(Ok(()))) {
+                return Err(context(Reason::new(format!("it cannot have {value} {name}"))));
+            }
+        }
+        if self.signals {
+            interrupt::catch()?;
+        }
+        Ok(ZContext { inner: Arc::new(inner) })
+    }
+}
+
+struct Inner {
+    /// `None` only while it is dropped.
+    raw: Option<RawContext>,
+    /// Milliseconds, -1 for ever.
+    linger: i32,
+    max_sockets: usize,
+    open_sockets: AtomicUsize,
+    released: Mutex<HashMap<String, Instant>>,
+    lingering: Mutex<VecDeque<Lingering>>,
+    /// Whether libzmq has its threads, which it starts with the first socket.
+    started: Mutex<bool>,
+}
+
+/// A dropped socket that libzmq may still be sending for.
+struct Lingering {
+    socket: String,
+    until: Option<Instant>,
+}
+
+/// How many of them are remembered by name.
+const LINGERING_NAMED: usize = 16;
+
+/// How long libzmq gets to close an endpoint or a socket in its own threads.
+const RELEASE_TIME: Duration = Duration::from_secs(1);
+
+impl Inner {
+    fn raw(&self) -> &RawContext {
+        self.raw.as_ref().expect("it is taken only in drop")
+    }
+
+    /// Opens a socket. Sockets closed a moment ago still count in libzmq until its reaper thread
+    /// has been at them, so a full house is worth a short wait if it is not full of open ones.
+    fn open(&self, socket_type: u32) -> Result<RawSocket, Reason> {
+        self.reserve_for_threads()?;
+        let give_up = Instant::now() + RELEASE_TIME;
+        loop {
+            let errno = match RawSocket::open(self.raw(), socket_type) {
+                Err(errno) if errno.0 == libc::EMFILE => errno,
+                opened => return Ok(opened?),
+            };
+            if self.open_sockets.load(Ordering::Relaxed) >= self.max_sockets {
+                let limit = self.max_sockets;
+                return Err(Reason::explained(
+                    errno,
+                    format!(
+                        "the context's limit of {limit} sockets is reached; \
+                         raise it with ZContext::builder().max_sockets(n)"
+                    ),
+                ));
+            }
+            if Instant::now() > give_up {
+                return Err(Reason::explained(
+                    errno,
+                    "the process has no descriptors left; close some or raise its limit (ulimit -n)",
+                ));
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// libzmq aborts the process if it cannot open what its own threads need.
+    fn reserve_for_threads(&self) -> Result<(), Reason> {
+        let mut started = lock(&self.started);
+        if !*started {
+            let threads = self.raw().get(zmq_sys::ZMQ_IO_THREADS).unwrap_or(1) as usize;
+            // Each thread and the reaper: an epoll descriptor and a mailbox of up to two; the
+            // context has a mailbox of its own.
+            let needed = 3 * (threads + 1) + 2;
+            let reserved: Result<Vec<File>, _> =
+                (0..needed).map(|_| File::open("/dev/null")).collect();
+            if let Err(error) = reserved {
+                let errno = Errno(error.raw_os_error().unwrap_or(libc::EMFILE));
+                return Err(Reason::explained(
+                    errno,
+                    format!(
+                        "libzmq's threads need {needed} descriptors, and the process has no more \
+                         left; close some or raise its limit (ulimit -n)"
+                    ),
+                ));
+            }
+            *started = true;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let start = Instant::now();
+        if let Some(raw) = self.raw.take() {
+            raw.terminate();
+        }
+        let end = Instant::now();
+        for Lingering { socket, until } in &*lock(&self.lingering) {
+            // libzmq does not say what it discards; it waits this long only if there is something.
+            if until.is_some_and(|until| start < until && until <= end) {
+                log::warn!("the linger of {socket} ran out: what it had not sent is lost");
+            }
+        }
+    }
+}
+
+/// The context of the shorthand constructors. A static is never dropped: `end_global` does it.
+static GLOBAL: Mutex<Option<ZContext>> = Mutex::new(None);
+
+/// Gives what was sent on global sockets the time that their linger promises. Threads that the
+/// program left running may hold sockets; they get a moment to drop them.
+extern "C" fn end_global() {
+    let Some(ctx) = lock(&GLOBAL).take() else { return };
+    if ctx.shutdown().is_err() {
+        return std::mem::forget(ctx); // a forked child: the context is its parent's
+    }
+    let give_up = Instant::now() + RELEASE_TIME;
+    while Arc::strong_count(&ctx.inner) > 1 {
+        if Instant::now() > give_up {
+            log::warn!(
+                "the process ends with {ctx:?} in use by a thread: what it had not sent is lost"
+            );
+            return std::mem::forget(ctx);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

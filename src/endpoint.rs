@@ -1,0 +1,161 @@
+//! What zkit knows of endpoints beyond libzmq: attach strings, port ranges, and the files of
+//! `ipc`, which libzmq deletes unasked.
+
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::io;
+use std::ops::RangeInclusive;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Errno, Reason};
+
+/// Whether an endpoint without a sign is bound or connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Attach {
+    /// Bound, as if it started with `@`.
+    Bind,
+    /// Connected, as if it started with `>`.
+    Connect,
+}
+
+/// The endpoints of an attach string such as `@tcp://*:5555,>inproc://a`, and what to do with
+/// each.
+pub(crate) fn attach_list(
+    endpoints: &str,
+    default: Attach,
+) -> impl Iterator<Item = (Attach, &str)> {
+    // Nothing at all is no endpoint; nothing between commas is a mistake and left to fail.
+    let list = (!endpoints.is_empty()).then(|| endpoints.split(','));
+    list.into_iter().flatten().map(move |endpoint| match endpoint.as_bytes().first() {
+        Some(b'@') => (Attach::Bind, &endpoint[1..]),
+        Some(b'>') => (Attach::Connect, &endpoint[1..]),
+        _ => (default, endpoint),
+    })
+}
+
+/// The ports to try for `tcp://host:*[first-last]` and `tcp://host:![first-last]`.
+pub(crate) struct PortRange<'a> {
+    /// The endpoint up to the port.
+    pub(crate) host: &'a str,
+    pub(crate) ports: RangeInclusive<u16>,
+    /// `!`: start anywhere in the range.
+    pub(crate) random: bool,
+}
+
+/// The ports that IANA leaves to anybody, and CZMQ chooses from.
+const DYNAMIC_PORTS: RangeInclusive<u16> = 0xC000..=0xFFFF;
+
+impl<'a> PortRange<'a> {
+    /// `None` when the endpoint asks for no range. A bare `*` asks for none: the system chooses.
+    pub(crate) fn parse(endpoint: &'a str) -> Option<Result<PortRange<'a>, Reason>> {
+        let colon = endpoint.rfind(':').filter(|_| endpoint.starts_with("tcp://"))?;
+        let (host, port) = endpoint.split_at(colon + 1);
+        let random = match port.as_bytes() {
+            [b'*', b'[', ..] => false,
+            [b'!', ..] => true,
+            _ => return None,
+        };
+        Some(parse_ports(&port[1..]).map(|ports| PortRange { host, ports, random }))
+    }
+}
+
+fn parse_ports(range: &str) -> Result<RangeInclusive<u16>, Reason> {
+    if range.is_empty() {
+        return Ok(DYNAMIC_PORTS);
+    }
+    let malformed =
+        || Reason::new(format!("{range:?} is not a range of ports; write [first-last]"));
+    let range = range.strip_prefix('[').and_then(|range| range.strip_suffix(']'));
+    let (first, last) = range.and_then(|range| range.split_once('-')).ok_or_else(malformed)?;
+    let port = |text: &str, default: u16| match text {
+        "" => Ok(default),
+        _ => text.parse().ok().filter(|port| *port > 0).ok_or_else(malformed),
+    };
+    let (first, last) = (port(first, *DYNAMIC_PORTS.start())?, port(last, *DYNAMIC_PORTS.end())?);
+    if first > last { Err(malformed()) } else { Ok(first..=last) }
+}
+
+/// The endpoint for libzmq, once what libzmq would not explain is ruled out.
+pub(crate) fn checked(endpoint: &str) -> Result<CString, Reason> {
+    let Some((transport, address)) = endpoint.split_once("://") else {
+        return Err(Reason::new(
+            "it names no transport; write tcp://host:port, ipc://path or inproc://name",
+        ));
+    };
+    if transport.is_empty() || address.is_empty() {
+        return Err(Reason::new("its transport or its address is empty"));
+    }
+    CString::new(endpoint).map_err(|_| Reason::new("it contains a NUL character"))
+}
+
+/// The path of an `ipc` endpoint that stands for a file: neither a wildcard nor abstract.
+pub(crate) fn ipc_path(endpoint: &str) -> Option<&Path> {
+    let path = endpoint.strip_prefix("ipc://")?;
+    (!path.starts_with(['*', '@'])).then(|| Path::new(OsStr::from_bytes(path.as_bytes())))
+}
+
+/// The longest path of an `ipc` endpoint, which the system's address structure sets.
+const IPC_PATH_LIMIT: usize = 107;
+
+/// Whether the file at `path` may become, or is, an `ipc` socket.
+pub(crate) fn check_ipc(path: &Path) -> Result<(), Reason> {
+    let length = path.as_os_str().len();
+    if length > IPC_PATH_LIMIT {
+        return Err(Reason::explained(
+            Errno(libc::ENAMETOOLONG),
+            format!("its path is of {length} bytes, and the system's limit is {IPC_PATH_LIMIT}"),
+        ));
+    }
+    match fs::metadata(path) {
+        Ok(file) if file.file_type().is_socket() => Ok(()),
+        Ok(file) => {
+            let kind = if file.is_dir() { "a directory" } else { "a file that is not a socket" };
+            Err(Reason::new(format!("there is {kind} at this path, which zkit leaves alone")))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Reason::from(Errno(error.raw_os_error().unwrap_or(libc::EIO)))),
+    }
+}
+
+/// Whether a live process listens at `path`. libzmq takes the path over without asking, which is
+/// right only for a file that a dead one has left.
+pub(crate) fn check_ipc_free(path: &Path) -> Result<(), Reason> {
+    // Not waiting: a listener that is alive but stopped has a full queue.
+    match mio::net::UnixStream::connect(path) {
+        Ok(_) => Err(Errno(libc::EADDRINUSE).into()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(Errno(libc::EADDRINUSE).into())
+        }
+        Err(_) => Ok(()),
+    }
+}
+
+/// The file that a bound `ipc` socket made, to be removed with it: libzmq leaves it behind.
+#[derive(Debug)]
+pub(crate) struct IpcFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl IpcFile {
+    /// The file at `path`, absolute, so that a change of directory does not matter.
+    pub(crate) fn at(path: &Path) -> Option<IpcFile> {
+        let path = std::path::absolute(path).ok()?;
+        let file = fs::symlink_metadata(&path).ok()?;
+        Some(IpcFile { device: file.dev(), inode: file.ino(), path })
+    }
+
+    /// Removes it, unless the path has become somebody else's.
+    pub(crate) fn remove(self) {
+        let same = fs::symlink_metadata(&self.path)
+            .is_ok_and(|file| (file.dev(), file.ino()) == (self.device, self.inode));
+        if same {
+            if let Err(error) = fs::remove_file(&self.path) {
+                log::warn!("cannot remove {}: {error}", self.path.display());
+            }
+        }
+    }
+}

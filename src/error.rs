@@ -1,0 +1,367 @@
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+use std::str::Utf8Error;
+
+/// What zkit's operations return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that can go wrong.
+///
+/// Two of these are not faults but the orderly ways out of a program: [`Error::Interrupted`]
+/// (Ctrl-C) and [`Error::Terminated`] ([`ZContext::shutdown`](crate::ZContext::shutdown));
+/// [`Error::is_ending`] is true for both.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A socket could not be bound.
+    #[error("cannot bind {endpoint:?}: {reason}")]
+    Bind {
+        /// The endpoint as it was given.
+        endpoint: String,
+        /// What stood in the way.
+        reason: Reason,
+    },
+    /// A socket could not be connected.
+    #[error("cannot connect to {endpoint:?}: {reason}")]
+    Connect {
+        /// The endpoint as it was given.
+        endpoint: String,
+        /// What stood in the way.
+        reason: Reason,
+    },
+    /// A socket could not be unbound.
+    #[error("cannot unbind {endpoint:?}: {reason}")]
+    Unbind {
+        /// The endpoint as it was given.
+        endpoint: String,
+        /// What stood in the way.
+        reason: Reason,
+    },
+    /// A socket could not be disconnected.
+    #[error("cannot disconnect from {endpoint:?}: {reason}")]
+    Disconnect {
+        /// The endpoint as it was given.
+        endpoint: String,
+        /// What stood in the way.
+        reason: Reason,
+    },
+    /// A context could not be made.
+    #[error("cannot make a context: {reason}")]
+    Context {
+        /// What stood in the way.
+        reason: Reason,
+    },
+    /// A socket could not be made or adopted.
+    #[error("cannot make a {socket_type} socket: {reason}")]
+    Socket {
+        /// The type asked for, as ZeroMQ spells it.
+        socket_type: Cow<'static, str>,
+        /// What stood in the way.
+        reason: Reason,
+    },
+    /// A socket option could not be set or read.
+    #[error("option {option} of a {socket_type} socket: {reason}")]
+    Option {
+        /// The option as libzmq names it, such as `ZMQ_LINGER`.
+        option: &'static str,
+        /// The socket's type, as ZeroMQ spells it.
+        socket_type: &'static str,
+        /// What stood in the way.
+        reason: Reason,
+    },
+    /// This socket cannot send, or not now.
+    #[error("cannot send on a {socket_type} socket: {reason}")]
+    Send {
+        /// The socket's type, as ZeroMQ spells it.
+        socket_type: &'static str,
+        /// What stood in the way.
+        reason: Reason,
+    },
+    /// This socket cannot receive, or not now.
+    #[error("cannot receive on a {socket_type} socket: {reason}")]
+    Receive {
+        /// The socket's type, as ZeroMQ spells it.
+        socket_type: &'static str,
+        /// What stood in the way.
+        reason: Reason,
+    },
+    /// The peer named by the first frame is not connected to this ROUTER
+    /// (`ZMQ_ROUTER_MANDATORY` is set) or STREAM socket.
+    #[error("no peer with the identity {identity} is connected")]
+    HostUnreachable {
+        /// The identity in the guide's dump form.
+        identity: String,
+    },
+    /// A `try_` operation had nothing to receive or no room to send.
+    #[error("the operation would block")]
+    WouldBlock,
+    /// The time given, or the socket's `ZMQ_RCVTIMEO` or `ZMQ_SNDTIMEO`, has passed.
+    #[error("the operation timed out")]
+    Timeout,
+    /// SIGINT or SIGTERM came (see [`interrupt`](crate::interrupt)).
+    #[error("interrupted by a signal")]
+    Interrupted,
+    /// The context was shut down.
+    #[error("the context was shut down")]
+    Terminated,
+    /// A context or socket made before `fork` was used in the child.
+    #[error(
+        "made before fork and used in the child process, which has none of its I/O threads; \
+         make a new context in the child"
+    )]
+    Forked,
+    /// Bytes are not an encoded message.
+    #[error("not an encoded message, at byte {offset}: {reason}")]
+    Decode {
+        /// Where the first fault is, in bytes from the start of the input.
+        offset: u64,
+        /// What is wrong there.
+        reason: Cow<'static, str>,
+    },
+    /// A message cannot be encoded.
+    #[error("cannot encode frame {index}: {reason}")]
+    Encode {
+        /// The frame, counted from 0.
+        index: usize,
+        /// Why not.
+        reason: Cow<'static, str>,
+    },
+    /// A frame is not what the reader asked for. It is still in its message.
+    #[error("frame {index}: {reason}")]
+    Frame {
+        /// The frame, counted from the first that the message ever had as 0.
+        index: usize,
+        /// What was expected and what was found.
+        reason: Cow<'static, str>,
+    },
+    /// A received message is not of the form that was asked for; it is handed over here.
+    #[error("expected {expected}, received {} frame(s)", frames.len())]
+    Unexpected {
+        /// What the call asked for.
+        expected: &'static str,
+        /// The content of every frame of the message.
+        frames: Vec<Vec<u8>>,
+    },
+    /// The linked libzmq cannot do this.
+    #[error("{what} is not supported by the linked libzmq: {remedy}")]
+    Unsupported {
+        /// What was asked for.
+        what: &'static str,
+        /// How to get it.
+        remedy: &'static str,
+    },
+    /// Waiting on sockets and descriptors failed.
+    #[error("cannot wait: {reason}")]
+    Wait {
+        /// What stood in the way.
+        reason: Reason,
+    },
+    /// An operating system call or a file failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done.
+        what: Cow<'static, str>,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// An error of the program's own, on its way through zkit.
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// Wraps an error of the program's own.
+    pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::Other(error.into())
+    }
+
+    /// Whether a `try_` operation found nothing to do.
+    pub fn is_would_block(&self) -> bool {
+        matches!(self, Error::WouldBlock)
+    }
+
+    /// Whether time ran out.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Error::Timeout)
+    }
+
+    /// Whether a signal ended the operation.
+    pub fn is_interrupted(&self) -> bool {
+        matches!(self, Error::Interrupted)
+    }
+
+    /// Whether the context's shutdown ended the operation.
+    pub fn is_terminated(&self) -> bool {
+        matches!(self, Error::Terminated)
+    }
+
+    /// Whether the program is asked to end: interrupted or terminated.
+    ///
+    /// ```
+    /// # fn serve() -> zkit::Result<()> { Err(zkit::Error::Interrupted) }
+    /// match serve() {
+    ///     Err(error) if error.is_ending() => println!("goodbye"),
+    ///     other => other?,
+    /// }
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
+    pub fn is_ending(&self) -> bool {
+        self.is_interrupted() || self.is_terminated()
+    }
+
+    /// The reason given by libzmq or the system, where there is one.
+    pub fn reason(&self) -> Option<&Reason> {
+        match self {
+            Error::Bind { reason, .. }
+            | Error::Connect { reason, .. }
+            | Error::Unbind { reason, .. }
+            | Error::Disconnect { reason, .. }
+            | Error::Context { reason }
+            | Error::Socket { reason, .. }
+            | Error::Option { reason, .. }
+            | Error::Send { reason, .. }
+            | Error::Receive { reason, .. }
+            | Error::Wait { reason } => Some(reason),
+            _ => None,
+        }
+    }
+}
+
+impl From<Utf8Error> for Error {
+    fn from(error: Utf8Error) -> Error {
+        Error::other(error)
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(source: io::Error) -> Error {
+        Error::Io { what: "input or output failed".into(), source }
+    }
+}
+
+impl From<Box<dyn std::error::Error + Send + Sync>> for Error {
+    fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Error {
+        Error::Other(error)
+    }
+}
+
+/// Why an operation failed: words for people, and the error number for programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reason {
+    errno: Option<i32>,
+    text: Cow<'static, str>,
+}
+
+impl Reason {
+    /// A refusal by zkit itself, which has no error number.
+    pub(crate) fn new(text: impl Into<Cow<'static, str>>) -> Reason {
+        Reason { errno: None, text: text.into() }
+    }
+
+    /// libzmq's refusal in zkit's words.
+    pub(crate) fn explained(errno: Errno, text: impl Into<Cow<'static, str>>) -> Reason {
+        Reason { errno: Some(errno.0), text: text.into() }
+    }
+
+    /// The `errno` of libzmq or the system (`EADDRINUSE`, `EFSM`, ...); `None` when zkit refused
+    /// before asking them.
+    pub fn errno(&self) -> Option<i32> {
+        self.errno
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<Errno> for Reason {
+    fn from(errno: Errno) -> Reason {
+        Reason { errno: Some(errno.0), text: errno.text() }
+    }
+}
+
+/// A failed send: the error, and the whole message back.
+///
+/// `?` turns it into [`Error`] where the message does not matter.
+///
+/// ```
+/// use zkit::{SocketType, ZContext};
+///
+/// let ctx = ZContext::new()?;
+/// let push = ctx.socket(SocketType::Push)?; // no peer: nowhere to send
+/// let failed = push.try_send("precious").unwrap_err();
+/// assert!(failed.error.is_would_block());
+/// assert_eq!(failed.message, "precious".into());
+/// # Ok::<(), zkit::Error>(())
+/// ```
+#[derive(thiserror::Error)]
+#[error("{error}")]
+pub struct SendError<T> {
+    /// Why it was not sent.
+    pub error: Error,
+    /// What was not sent, as it was given.
+    pub message: T,
+}
+
+impl<T> SendError<T> {
+    /// The message, to send it again or elsewhere.
+    pub fn into_message(self) -> T {
+        self.message
+    }
+}
+
+impl<T> fmt::Debug for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendError").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<T> From<SendError<T>> for Error {
+    fn from(failed: SendError<T>) -> Error {
+        failed.error
+    }
+}
+
+/// An error number, read once from libzmq or the system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) i32);
+
+impl Errno {
+    pub(crate) const AGAIN: Errno = Errno(libc::EAGAIN);
+    pub(crate) const INTR: Errno = Errno(libc::EINTR);
+    pub(crate) const TERM: Errno = Errno(zmq_sys::errno::ETERM);
+    pub(crate) const FSM: Errno = Errno(zmq_sys::errno::EFSM);
+    pub(crate) const NOCOMPATPROTO: Errno = Errno(zmq_sys::errno::ENOCOMPATPROTO);
+    pub(crate) const MTHREAD: Errno = Errno(zmq_sys::errno::EMTHREAD);
+    /// zkit's own: the object belongs to the process before `fork`.
+    pub(crate) const FORKED: Errno = Errno(i32::MIN);
+
+    /// libzmq's words for it.
+    pub(crate) fn text(self) -> Cow<'static, str> {
+        match self {
+            Errno::TERM => "the context was shut down".into(),
+            Errno::FSM => "out of order for this socket's pattern".into(),
+            Errno::NOCOMPATPROTO => "the transport does not go with this socket type".into(),
+            Errno::MTHREAD => "the context has no I/O thread".into(),
+            Errno::FORKED => Error::Forked.to_string().into(),
+            Errno(raw) => {
+                let text = io::Error::from_raw_os_error(raw).to_string();
+                // The standard library appends " (os error N)".
+                text.split(" (os error").next().unwrap_or_default().to_lowercase().into()
+            }
+        }
+    }
+
+    /// The errors that mean the same whatever was being done.
+    pub(crate) fn ending(self) -> Option<Error> {
+        match self {
+            Errno::TERM => Some(Error::Terminated),
+            Errno::FORKED => Some(Error::Forked),
+            Errno::AGAIN => Some(Error::WouldBlock),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,502 @@
+//! The only `unsafe` code of the crate: thin safe wrappers over `zmq_sys` and the few system
+//! calls that the standard library has no safe form of. Each call's error number is read here,
+//! once, and travels as [`Errno`].
+
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::os::fd::{BorrowedFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, Once};
+use std::time::Duration;
+
+use zmq_sys::zmq_msg_t;
+
+use crate::error::{Errno, Reason};
+
+/// Reads the error number of the libzmq call that has just failed on this thread.
+fn last_errno() -> Errno {
+    // SAFETY: zmq_errno has no preconditions.
+    Errno(unsafe { zmq_sys::zmq_errno() })
+}
+
+fn check(rc: c_int) -> Result<c_int, Errno> {
+    if rc == -1 { Err(last_errno()) } else { Ok(rc) }
+}
+
+/// Owned `zmq_msg_t`, always initialised.
+///
+/// The bytes are `MaybeUninit` because libzmq initialises only those that the message's kind
+/// uses. libzmq's message is plain data that may be moved.
+#[repr(transparent)]
+pub(crate) struct RawMsg(MaybeUninit<zmq_msg_t>);
+
+// SAFETY: a zmq_msg_t has no thread affinity; its shared content is reference counted atomically.
+unsafe impl Send for RawMsg {}
+// SAFETY: through `&RawMsg` the content is only read, except by `copy` and `more`, which exclude
+// each other with COPY_LOCKS.
+unsafe impl Sync for RawMsg {}
+
+/// `zmq_msg_copy` marks its source as shared, so two copies of one message at a time must
+/// exclude each other. Striped by address: frames that are neighbours seldom share a lock.
+static COPY_LOCKS: [Mutex<()>; 16] = [const { Mutex::new(()) }; 16];
+
+impl RawMsg {
+    /// Up to this many bytes libzmq keeps inside the message, without an allocation.
+    const INLINE: usize = 33;
+
+    #[inline]
+    pub(crate) fn empty() -> RawMsg {
+        let mut msg = MaybeUninit::uninit();
+        // SAFETY: zmq_msg_init initialises the memory it is given and cannot fail.
+        unsafe { zmq_sys::zmq_msg_init(msg.as_mut_ptr()) };
+        RawMsg(msg)
+    }
+
+    /// Copies `bytes` into a new message.
+    #[inline]
+    pub(crate) fn copied(bytes: &[u8]) -> RawMsg {
+        let mut msg = MaybeUninit::uninit();
+        // SAFETY: zmq_msg_init_size initialises the memory it is given, or fails with ENOMEM.
+        if unsafe { zmq_sys::zmq_msg_init_size(msg.as_mut_ptr(), bytes.len()) } == -1 {
+            out_of_memory(bytes.len());
+        }
+        // SAFETY: the message was just made with room for `bytes.len()` bytes, nobody else has it.
+        unsafe {
+            let data = zmq_sys::zmq_msg_data(msg.as_mut_ptr()).cast::<u8>();
+            ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
+        }
+        RawMsg(msg)
+    }
+
+    /// Takes over the vector's memory.
+    pub(crate) fn owned(bytes: Vec<u8>) -> RawMsg {
+        if bytes.len() <= RawMsg::INLINE {
+            return RawMsg::copied(&bytes);
+        }
+        unsafe extern "C" fn free(data: *mut c_void, capacity: *mut c_void) {
+            // SAFETY: `data` and `capacity` come from the ManuallyDrop vector below, and libzmq
+            // calls this once, when nobody reads the content any more.
+            drop(unsafe { Vec::from_raw_parts(data.cast::<u8>(), 0, capacity as usize) });
+        }
+        let mut bytes = ManuallyDrop::new(bytes);
+        let mut msg = MaybeUninit::uninit();
+        // SAFETY: the vector's memory stays valid until libzmq calls `free`; it is not empty, so
+        // the pointer is a real allocation.
+        let rc = unsafe {
+            zmq_sys::zmq_msg_init_data(
+                msg.as_mut_ptr(),
+                bytes.as_mut_ptr().cast(),
+                bytes.len(),
+                Some(free),
+                ptr::without_provenance_mut(bytes.capacity()),
+            )
+        };
+        if rc == -1 {
+            out_of_memory(size_of::<zmq_msg_t>());
+        }
+        RawMsg(msg)
+    }
+
+    /// Refers to memory that lives for ever.
+    pub(crate) fn constant(bytes: &'static [u8]) -> RawMsg {
+        if bytes.is_empty() {
+            return RawMsg::empty();
+        }
+        let mut msg = MaybeUninit::uninit();
+        // SAFETY: the bytes are never freed (no free function), and libzmq never writes to the
+        // content of a message that it sends.
+        unsafe {
+            zmq_sys::zmq_msg_init_data(
+                msg.as_mut_ptr(),
+                bytes.as_ptr().cast_mut().cast(),
+                bytes.len(),
+                None,
+                ptr::null_mut(),
+            );
+        }
+        RawMsg(msg)
+    }
+
+    fn as_ptr(&self) -> *const zmq_msg_t {
+        self.0.as_ptr()
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the message is initialised, both functions only read it (zmq_msg_data takes a
+        // mutable pointer by C custom), and its content stays put while `self` is borrowed:
+        // everything that replaces it takes `&mut self`.
+        unsafe {
+            let size = zmq_sys::zmq_msg_size(self.as_ptr());
+            if size == 0 {
+                return &[];
+            }
+            let data = zmq_sys::zmq_msg_data(self.as_ptr().cast_mut());
+            slice::from_raw_parts(data.cast::<u8>(), size)
+        }
+    }
+
+    /// Another message with the same content, shared where it is not inline.
+    pub(crate) fn copy(&self) -> RawMsg {
+        let _exclusive = self.copy_lock();
+        // SAFETY: the lock makes this the only thread that writes to the message.
+        unsafe { self.copy_unlocked() }
+    }
+
+    /// As [`copy`](RawMsg::copy), for the sole user of the message.
+    #[inline]
+    pub(crate) fn copy_mut(&mut self) -> RawMsg {
+        // SAFETY: `&mut self` makes this the only thread that has the message.
+        unsafe { self.copy_unlocked() }
+    }
+
+    /// # Safety
+    /// No other thread copies this message or reads its flags meanwhile.
+    #[inline]
+    unsafe fn copy_unlocked(&self) -> RawMsg {
+        let mut copy = RawMsg::empty();
+        // SAFETY: both messages are initialised; of the source only flags and reference count
+        // change, which the caller keeps from racing. It fails only on uninitialised messages.
+        unsafe { zmq_sys::zmq_msg_copy(copy.0.as_mut_ptr(), self.as_ptr().cast_mut()) };
+        copy
+    }
+
+    /// Whether more frames of the same message followed when it was received.
+    pub(crate) fn more(&self) -> bool {
+        let _exclusive = self.copy_lock();
+        // SAFETY: the message is initialised; the lock keeps `copy` from writing its flags.
+        unsafe { zmq_sys::zmq_msg_more(self.as_ptr()) != 0 }
+    }
+
+    /// As [`more`](RawMsg::more), for the sole user of the message.
+    #[inline]
+    pub(crate) fn more_mut(&mut self) -> bool {
+        // SAFETY: the message is initialised, and `&mut self` excludes `copy`.
+        unsafe { zmq_sys::zmq_msg_more(self.as_ptr()) != 0 }
+    }
+
+    /// Metadata of a received message (`zmq_msg_gets`).
+    pub(crate) fn property(&self, name: &CStr) -> Option<&CStr> {
+        // SAFETY: the message is initialised; the string found lives in the message's metadata,
+        // which only a `&mut self` operation can release.
+        unsafe {
+            let value = zmq_sys::zmq_msg_gets(self.as_ptr(), name.as_ptr());
+            (!value.is_null()).then(|| CStr::from_ptr(value))
+        }
+    }
+
+    fn copy_lock(&self) -> std::sync::MutexGuard<'static, ()> {
+        let stripe = (self.as_ptr().addr() / size_of::<zmq_msg_t>()) % COPY_LOCKS.len();
+        COPY_LOCKS[stripe].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Drop for RawMsg {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the message is initialised and not used again.
+        unsafe { zmq_sys::zmq_msg_close(self.0.as_mut_ptr()) };
+    }
+}
+
+#[cold]
+fn out_of_memory(size: usize) -> ! {
+    let layout =
+        std::alloc::Layout::array::<u8>(size).unwrap_or(std::alloc::Layout::new::<zmq_msg_t>());
+    std::alloc::handle_alloc_error(layout)
+}
+
+/// A libzmq context. Not terminated on drop: when to wait for that is the caller's policy.
+pub(crate) struct RawContext {
+    ptr: NonNull<c_void>,
+    generation: Generation,
+}
+
+// SAFETY: libzmq contexts are made for use from all threads.
+unsafe impl Send for RawContext {}
+// SAFETY: as above.
+unsafe impl Sync for RawContext {}
+
+impl RawContext {
+    pub(crate) fn new() -> Result<RawContext, Errno> {
+        // SAFETY: zmq_ctx_new has no preconditions.
+        let ptr = NonNull::new(unsafe { zmq_sys::zmq_ctx_new() }).ok_or_else(last_errno)?;
+        Ok(RawContext { ptr, generation: Generation::current() })
+    }
+
+    pub(crate) fn set(&self, option: u32, value: c_int) -> Result<(), Errno> {
+        // SAFETY: the context is live: only `terminate`, which consumes it, ends it.
+        check(unsafe { zmq_sys::zmq_ctx_set(self.ptr.as_ptr(), option as c_int, value) }).map(drop)
+    }
+
+    pub(crate) fn get(&self, option: u32) -> Result<c_int, Errno> {
+        // SAFETY: the context is live.
+        check(unsafe { zmq_sys::zmq_ctx_get(self.ptr.as_ptr(), option as c_int) })
+    }
+
+    /// Makes every blocked and later call on the context's sockets fail with `ETERM`.
+    pub(crate) fn shutdown(&self) -> Result<(), Errno> {
+        self.generation.check()?;
+        // SAFETY: the context is live.
+        check(unsafe { zmq_sys::zmq_ctx_shutdown(self.ptr.as_ptr()) }).map(drop)
+    }
+
+    /// Waits until all sockets are closed and their linger is over, then frees the context.
+    pub(crate) fn terminate(self) {
+        // The child of a fork has none of the threads that this would wait for.
+        if self.generation.check().is_err() {
+            return;
+        }
+        // SAFETY: the context is live, and consumed here. EINTR leaves it live.
+        while unsafe { zmq_sys::zmq_ctx_term(self.ptr.as_ptr()) } == -1
+            && last_errno() == Errno::INTR
+        {}
+    }
+}
+
+/// A libzmq socket. Closed on drop.
+pub(crate) struct RawSocket {
+    ptr: NonNull<c_void>,
+    generation: Generation,
+    /// A socket made by the `zmq` crate stays its own: it closes it and holds its context.
+    adopted: Option<zmq::Socket>,
+}
+
+// SAFETY: a libzmq socket may move between threads with a full fence, which every way of moving
+// a value between threads implies. It is not Sync (NonNull is not): one thread at a time.
+unsafe impl Send for RawSocket {}
+
+impl RawSocket {
+    pub(crate) fn open(context: &RawContext, socket_type: u32) -> Result<RawSocket, Errno> {
+        context.generation.check()?;
+        // SAFETY: the context is live.
+        let ptr = unsafe { zmq_sys::zmq_socket(context.ptr.as_ptr(), socket_type as c_int) };
+        let ptr = NonNull::new(ptr).ok_or_else(last_errno)?;
+        Ok(RawSocket { ptr, generation: context.generation, adopted: None })
+    }
+
+    pub(crate) fn adopt(mut socket: zmq::Socket) -> Option<RawSocket> {
+        let ptr = NonNull::new(socket.as_mut_ptr())?;
+        Some(RawSocket { ptr, generation: Generation::current(), adopted: Some(socket) })
+    }
+
+    /// Fails in the child of a fork.
+    pub(crate) fn check_process(&self) -> Result<(), Errno> {
+        self.generation.check()
+    }
+
+    pub(crate) fn bind(&self, endpoint: &CStr) -> Result<(), Errno> {
+        self.endpoint_call(endpoint, zmq_sys::zmq_bind)
+    }
+
+    pub(crate) fn connect(&self, endpoint: &CStr) -> Result<(), Errno> {
+        self.endpoint_call(endpoint, zmq_sys::zmq_connect)
+    }
+
+    pub(crate) fn unbind(&self, endpoint: &CStr) -> Result<(), Errno> {
+        self.endpoint_call(endpoint, zmq_sys::zmq_unbind)
+    }
+
+    pub(crate) fn disconnect(&self, endpoint: &CStr) -> Result<(), Errno> {
+        self.endpoint_call(endpoint, zmq_sys::zmq_disconnect)
+    }
+
+    fn endpoint_call(
+        &self,
+        endpoint: &CStr,
+        call: unsafe extern "C" fn(*mut c_void, *const std::ffi::c_char) -> c_int,
+    ) -> Result<(), Errno> {
+        self.generation.check()?;
+        // SAFETY: the socket is live and used by one thread; the string ends in NUL.
+        check(unsafe { call(self.ptr.as_ptr(), endpoint.as_ptr()) }).map(drop)
+    }
+
+    /// Sends without waiting. On success `msg` is left empty, on failure untouched.
+    #[inline]
+    pub(crate) fn send(&self, msg: &mut RawMsg, more: bool) -> Result<(), Errno> {
+        self.generation.check()?;
+        let flags = zmq_sys::ZMQ_DONTWAIT | if more { zmq_sys::ZMQ_SNDMORE } else { 0 };
+        // SAFETY: socket and message are live and used by this thread alone.
+        let rc =
+            unsafe { zmq_sys::zmq_msg_send(msg.0.as_mut_ptr(), self.ptr.as_ptr(), flags as c_int) };
+        check(rc).map(drop)
+    }
+
+    /// Receives one frame without waiting, in place of the content of `msg`.
+    #[inline]
+    pub(crate) fn recv(&self, msg: &mut RawMsg) -> Result<(), Errno> {
+        self.generation.check()?;
+        let flags = zmq_sys::ZMQ_DONTWAIT as c_int;
+        // SAFETY: socket and message are live and used by this thread alone.
+        check(unsafe { zmq_sys::zmq_msg_recv(msg.0.as_mut_ptr(), self.ptr.as_ptr(), flags) })
+            .map(drop)
+    }
+
+    /// Sets an option that libzmq takes as a C `int`.
+    pub(crate) fn set_int(&self, option: u32, value: c_int) -> Result<(), Errno> {
+        // SAFETY: the pointer is valid for the length that goes with it.
+        unsafe { self.set_option(option, (&raw const value).cast(), size_of::<c_int>()) }
+    }
+
+    /// Sets an option that libzmq takes as an `int64_t` or `uint64_t`.
+    pub(crate) fn set_u64(&self, option: u32, value: u64) -> Result<(), Errno> {
+        // SAFETY: the pointer is valid for the length that goes with it.
+        unsafe { self.set_option(option, (&raw const value).cast(), size_of::<u64>()) }
+    }
+
+    pub(crate) fn set_bytes(&self, option: u32, value: &[u8]) -> Result<(), Errno> {
+        // SAFETY: the pointer is valid for the length that goes with it.
+        unsafe { self.set_option(option, value.as_ptr().cast(), value.len()) }
+    }
+
+    /// Sets an option to C's `NULL`, which turns some options off.
+    pub(crate) fn set_null(&self, option: u32) -> Result<(), Errno> {
+        // SAFETY: libzmq takes a null pointer with no length.
+        unsafe { self.set_option(option, ptr::null(), 0) }
+    }
+
+    /// # Safety
+    /// `value` is valid for reads of `len` bytes, aligned for the type that the option takes.
+    unsafe fn set_option(
+        &self,
+        option: u32,
+        value: *const c_void,
+        len: usize,
+    ) -> Result<(), Errno> {
+        self.generation.check()?;
+        // SAFETY: the socket is live and used by one thread; the caller vouches for the value.
+        check(unsafe { zmq_sys::zmq_setsockopt(self.ptr.as_ptr(), option as c_int, value, len) })
+            .map(drop)
+    }
+
+    pub(crate) fn get_int(&self, option: u32) -> Result<c_int, Errno> {
+        let mut value: c_int = 0;
+        // SAFETY: the pointer is valid for the length that goes with it.
+        unsafe { self.get_option(option, (&raw mut value).cast(), size_of::<c_int>()) }?;
+        Ok(value)
+    }
+
+    pub(crate) fn get_u64(&self, option: u32) -> Result<u64, Errno> {
+        let mut value: u64 = 0;
+        // SAFETY: the pointer is valid for the length that goes with it.
+        unsafe { self.get_option(option, (&raw mut value).cast(), size_of::<u64>()) }?;
+        Ok(value)
+    }
+
+    /// Reads an option of variable length, at most `limit` bytes.
+    pub(crate) fn get_bytes(&self, option: u32, limit: usize) -> Result<Vec<u8>, Errno> {
+        let mut value = vec![0; limit];
+        // SAFETY: the vector is valid for writes of `limit` bytes.
+        let len = unsafe { self.get_option(option, value.as_mut_ptr().cast(), limit) }?;
+        value.truncate(len);
+        Ok(value)
+    }
+
+    /// # Safety
+    /// `value` is valid for writes of `len` bytes, aligned for the type that the option has.
+    unsafe fn get_option(
+        &self,
+        option: u32,
+        value: *mut c_void,
+        mut len: usize,
+    ) -> Result<usize, Errno> {
+        self.generation.check()?;
+        let socket = self.ptr.as_ptr();
+        // SAFETY: the socket is live and used by one thread; the caller vouches for the memory,
+        // of which libzmq writes at most `len` bytes.
+        check(unsafe { zmq_sys::zmq_getsockopt(socket, option as c_int, value, &mut len) })?;
+        Ok(len)
+    }
+}
+
+impl Drop for RawSocket {
+    fn drop(&mut self) {
+        // In the child of a fork the socket belongs to the parent, whose threads own it.
+        if self.generation.check().is_err() {
+            std::mem::forget(self.adopted.take());
+        } else if self.adopted.is_none() {
+            // SAFETY: the socket is live and not used again.
+            unsafe { zmq_sys::zmq_close(self.ptr.as_ptr()) };
+        }
+    }
+}
+
+/// Which process, counted in forks, made an object. Comparing costs one load, where `getpid`
+/// would cost a system call.
+#[derive(Clone, Copy)]
+struct Generation(u32);
+
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+impl Generation {
+    fn current() -> Generation {
+        static COUNT_FORKS: Once = Once::new();
+        extern "C" fn in_child() {
+            FORKS.fetch_add(1, Ordering::Relaxed);
+        }
+        COUNT_FORKS.call_once(|| {
+            // SAFETY: the handler only adds to an atomic, which is allowed between fork and exec.
+            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        });
+        Generation(FORKS.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn check(self) -> Result<(), Errno> {
+        if self.0 == FORKS.load(Ordering::Relaxed) { Ok(()) } else { Err(Errno::FORKED) }
+    }
+}
+
+/// Repeats a call that a signal broke off. It never waits, so it is soon done.
+#[inline]
+pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
+
+/// A duration as libzmq takes it: milliseconds in a C `int`, rounded up so that no time that is
+/// not zero becomes zero.
+pub(crate) fn millis(time: Duration) -> Result<c_int, Reason> {
+    let millis = time.as_nanos().div_ceil(1_000_000);
+    c_int::try_from(millis).map_err(|_| {
+        Reason::new(format!("{time:?} is longer than libzmq can hold, {} ms", c_int::MAX))
+    })
+}
+
+/// Waits until a descriptor is ready or the time is over; `None` waits for ever. Returns how many
+/// are ready. Time is rounded up to the millisecond.
+pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Result<usize, Errno> {
+    let timeout = timeout.map_or(-1, |time| millis(time).unwrap_or(c_int::MAX));
+    // SAFETY: the slice is valid for its length.
+    let rc = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout) };
+    check(rc).map(|ready| ready as usize)
+}
+
+/// The descriptor of a socket, which lives as long as the socket does.
+pub(crate) fn borrow_socket_fd(_socket: &RawSocket, fd: RawFd) -> BorrowedFd<'_> {
+    // SAFETY: the caller read `fd` from this socket's ZMQ_FD; libzmq closes it with the socket,
+    // which the result borrows.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+/// The system's monotonic clock, since an arbitrary point that all processes share.
+pub(crate) fn monotonic() -> Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is valid for writing; CLOCK_MONOTONIC exists everywhere.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// Has `hook` called when the process ends in the ordinary way.
+pub(crate) fn at_exit(hook: extern "C" fn()) {
+    // SAFETY: `hook` is a function that lives for ever. A failure (no memory) costs the hook.
+    unsafe { libc::atexit(hook) };
+}

@@ -1,0 +1,197 @@
+//! Ctrl-C that ends every thread.
+//!
+//! [`ZContext::new`](crate::ZContext::new) has SIGINT and SIGTERM caught, as CZMQ's contexts do.
+//! The first of them interrupts the process: from then on every blocking or timed call of every
+//! socket, poller and [`clock::sleep`](crate::clock::sleep), in every thread, those that sleep
+//! already included, returns [`Error::Interrupted`]. That lasts until [`reset`]. Calls that do not
+//! wait (`try_send`, `try_recv`) go on working, to say goodbye with.
+//!
+//! The same signal a second time ends the process in the ordinary way, so that a program that
+//! never looks can still be stopped.
+//!
+//! A socket or poller can opt out ([`ZSock::set_nonstop`](crate::ZSock::set_nonstop)) when
+//! somebody else ends it in order.
+//!
+//! Guaranteed: a call that starts after the signal returns the error at once, even when it could
+//! have gone on without waiting. Only so today: SIGINT and SIGTERM are the two signals; a handler
+//! that the program itself had installed for them before is called as well.
+//!
+//! ```standalone_crate
+//! use zkit::{ZContext, interrupt};
+//!
+//! let ctx = ZContext::new()?;
+//! let pull = ctx.pull("@inproc://jobs")?;
+//! interrupt::raise()?; // what a signal does
+//! assert!(pull.recv().unwrap_err().is_interrupted());
+//! interrupt::reset();
+//! # Ok::<(), zkit::Error>(())
+//! ```
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::error::{Errno, Error, Result};
+use crate::ffi;
+
+/// Whether the process was asked to end. Signal handlers set it.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// Which signal came, to let its second coming through.
+static SIGINT_CAME: AtomicBool = AtomicBool::new(false);
+static SIGTERM_CAME: AtomicBool = AtomicBool::new(false);
+
+/// Catches SIGINT and SIGTERM from now on; calling it again changes nothing
+/// (`zsys_catch_interrupts`).
+///
+/// # Errors
+/// [`Error::Io`] when the process has no descriptors left or may not set signal handlers.
+pub fn catch() -> Result<()> {
+    static CAUGHT: Mutex<bool> = Mutex::new(false);
+
+    let doorbell = doorbell()?;
+    let mut caught = CAUGHT.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*caught {
+        for (signal, came) in [(SIGINT, &SIGINT_CAME), (SIGTERM, &SIGTERM_CAME)] {
+            catch_one(signal, came, doorbell)
+                .map_err(|source| Error::Io { what: "cannot catch signals".into(), source })?;
+        }
+        *caught = true;
+    }
+    Ok(())
+}
+
+/// The actions run in the order of registration: the default action if the signal came before,
+/// then the flags, and last the descriptor, so that who wakes finds the flags set.
+fn catch_one(signal: i32, came: &'static AtomicBool, doorbell: &Doorbell) -> io::Result<()> {
+    let ring = doorbell.ring.try_clone()?;
+    signal_hook::flag::register_conditional_default(signal, came)?;
+    signal_hook::flag::register(signal, came)?;
+    signal_hook::flag::register(signal, &INTERRUPTED)?;
+    signal_hook::low_level::pipe::register(signal, ring)?;
+    Ok(())
+}
+
+/// Whether the process was interrupted (`zsys_interrupted`).
+#[inline]
+pub fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// Interrupts the process as a signal does, from within.
+///
+/// # Errors
+/// [`Error::Io`] when the process has no descriptors left.
+pub fn raise() -> Result<()> {
+    let doorbell = doorbell()?;
+    INTERRUPTED.store(true, Ordering::Relaxed);
+    doorbell.ring();
+    Ok(())
+}
+
+/// Forgets the interrupt: blocking calls work again, and the next signal is a first one.
+pub fn reset() {
+    SIGINT_CAME.store(false, Ordering::Relaxed);
+    SIGTERM_CAME.store(false, Ordering::Relaxed);
+    INTERRUPTED.store(false, Ordering::Relaxed);
+    if let Some(doorbell) = DOORBELL.get() {
+        doorbell.silence();
+        // A signal between the two lines above has set the flag again.
+        if is_interrupted() {
+            doorbell.ring();
+        }
+    }
+}
+
+/// A descriptor that is readable while the process is interrupted, for an event loop of one's
+/// own. Only wait on it: reading from it would take the news from everybody else.
+///
+/// # Errors
+/// [`Error::Io`] when the process has no descriptors left.
+pub fn descriptor() -> Result<BorrowedFd<'static>> {
+    Ok(doorbell()?.sound.as_fd())
+}
+
+/// Two connected descriptors: whoever rings at one is heard at the other by all who wait.
+struct Doorbell {
+    ring: UnixStream,
+    sound: UnixStream,
+}
+
+static DOORBELL: OnceLock<Doorbell> = OnceLock::new();
+
+fn doorbell() -> Result<&'static Doorbell> {
+    if let Some(doorbell) = DOORBELL.get() {
+        return Ok(doorbell);
+    }
+    let new = Doorbell::new()
+        .map_err(|source| Error::Io { what: "cannot watch for interrupts".into(), source })?;
+    Ok(DOORBELL.get_or_init(|| new))
+}
+
+impl Doorbell {
+    fn new() -> io::Result<Doorbell> {
+        let (ring, sound) = UnixStream::pair()?;
+        ring.set_nonblocking(true)?;
+        sound.set_nonblocking(true)?;
+        Ok(Doorbell { ring, sound })
+    }
+
+    fn ring(&self) {
+        // It fails only when it is full of earlier rings, and then it sounds already.
+        let _ = (&self.ring).write(&[1]);
+    }
+
+    fn silence(&self) {
+        let mut rings = [0; 64];
+        while (&self.sound).read(&mut rings).is_ok_and(|read| read > 0) {}
+    }
+}
+
+/// Who wakes a wait, besides its descriptors and its deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    OnInterrupt,
+    Never,
+}
+
+/// Waits until one of `slots` is ready. The last slot is not the caller's: it is filled in here
+/// with the interrupt descriptor. Returns whether any is ready; `false` means the deadline.
+///
+/// A signal that is none of ours (SIGALRM, SIGCHLD) does not end the wait.
+pub(crate) fn wait(
+    slots: &mut [libc::pollfd],
+    deadline: Option<Instant>,
+    stop: Stop,
+) -> Result<bool> {
+    let doorbell = doorbell()?;
+    let Some((last, watched)) = slots.split_last_mut() else { return Ok(false) };
+    *last = match stop {
+        Stop::OnInterrupt => readable(doorbell.sound.as_raw_fd()),
+        Stop::Never => readable(-1),
+    };
+    let watched = watched.len();
+    loop {
+        if stop == Stop::OnInterrupt && is_interrupted() {
+            return Err(Error::Interrupted);
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        match ffi::poll(slots, left) {
+            Ok(0) if left.is_none_or(|left| left.is_zero()) => return Ok(false),
+            Ok(_) if slots[..watched].iter().any(|slot| slot.revents != 0) => return Ok(true),
+            // Rung for a flag that `reset` or a forked child has taken back.
+            Ok(1..) if !is_interrupted() => doorbell.silence(),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(Error::Wait { reason: errno.into() }),
+        }
+    }
+}
+
+/// A slot that waits for input on `fd`; a negative one is never ready.
+pub(crate) fn readable(fd: i32) -> libc::pollfd {
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}

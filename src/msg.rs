@@ -1,0 +1,395 @@
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::collections::vec_deque;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+use crate::frame::ZFrame;
+
+/// A whole message: a queue of frames (CZMQ's `zmsg`).
+///
+/// Pushing and popping at both ends is O(1). Messages are made from anything that is one frame,
+/// from tuples and arrays of such, and by collecting an iterator.
+///
+/// ```
+/// use zkit::{ZFrame, ZMsg};
+///
+/// let mut msg = ZMsg::from(("request", 7_u32, vec![1, 2, 3]));
+/// assert_eq!(msg.len(), 3);
+/// assert_eq!(msg.pop_str()?, "request");
+/// assert_eq!(msg.pop_u32()?, 7);
+/// assert_eq!(msg.pop_front(), Some(ZFrame::new([1, 2, 3])));
+/// # Ok::<(), zkit::Error>(())
+/// ```
+///
+/// # The envelope
+///
+/// A ROUTER puts the sender's identity in front of what it receives, and a REQ an empty
+/// delimiter in front of what it sends. [`unwrap`](ZMsg::unwrap) takes both off and
+/// [`wrap`](ZMsg::wrap) puts them back.
+///
+/// ```
+/// use zkit::ZMsg;
+///
+/// let mut msg = ZMsg::from(("client-7", "", "HELLO"));
+/// let client = msg.unwrap().expect("a ROUTER's message starts with an identity");
+/// assert_eq!(msg, "HELLO".into());
+/// msg.wrap(client);
+/// assert_eq!(msg, ("client-7", "", "HELLO").into());
+/// ```
+#[derive(Clone, Default)]
+pub struct ZMsg {
+    frames: VecDeque<ZFrame>,
+    /// How many frames were taken from the front: errors number a frame as it was received.
+    popped: usize,
+}
+
+impl ZMsg {
+    /// A message of no frames. Sending it does nothing.
+    pub fn new() -> ZMsg {
+        ZMsg::default()
+    }
+
+    /// A message of no frames with room for `frames` of them.
+    pub fn with_capacity(frames: usize) -> ZMsg {
+        ZMsg { frames: VecDeque::with_capacity(frames), popped: 0 }
+    }
+
+    /// How many frames there are.
+    #[doc(alias = "zmsg_size")]
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Whether there is no frame.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// How many bytes all frames hold together.
+    pub fn content_size(&self) -> usize {
+        self.frames.iter().map(|frame| frame.len()).sum()
+    }
+
+    /// Puts a frame in front of the others.
+    #[doc(alias("zmsg_push", "zmsg_prepend"))]
+    pub fn push_front(&mut self, frame: impl Into<ZFrame>) {
+        self.frames.push_front(frame.into());
+        self.popped = self.popped.saturating_sub(1);
+    }
+
+    /// Puts a frame behind the others.
+    #[doc(alias("zmsg_add", "zmsg_append"))]
+    pub fn push_back(&mut self, frame: impl Into<ZFrame>) {
+        self.frames.push_back(frame.into());
+    }
+
+    /// Takes the first frame.
+    #[doc(alias = "zmsg_pop")]
+    pub fn pop_front(&mut self) -> Option<ZFrame> {
+        let frame = self.frames.pop_front()?;
+        self.popped += 1;
+        Some(frame)
+    }
+
+    /// Takes the last frame.
+    pub fn pop_back(&mut self) -> Option<ZFrame> {
+        self.frames.pop_back()
+    }
+
+    /// Puts `frame` and an empty delimiter in front: the envelope of a reply to `frame`.
+    pub fn wrap(&mut self, frame: impl Into<ZFrame>) {
+        self.push_front(ZFrame::empty());
+        self.push_front(frame);
+    }
+
+    /// Takes the first frame, and drops the one after it if that is empty: the reverse of
+    /// [`wrap`](ZMsg::wrap). `None` when there is no frame.
+    pub fn unwrap(&mut self) -> Option<ZFrame> {
+        let frame = self.pop_front()?;
+        if self.first().is_some_and(|delimiter| delimiter.is_empty()) {
+            self.pop_front();
+        }
+        Some(frame)
+    }
+
+    /// The first frame.
+    pub fn first(&self) -> Option<&ZFrame> {
+        self.frames.front()
+    }
+
+    /// The first frame, to [`reset`](ZFrame::reset) it.
+    pub fn first_mut(&mut self) -> Option<&mut ZFrame> {
+        self.frames.front_mut()
+    }
+
+    /// The last frame.
+    pub fn last(&self) -> Option<&ZFrame> {
+        self.frames.back()
+    }
+
+    /// The last frame, to [`reset`](ZFrame::reset) it.
+    pub fn last_mut(&mut self) -> Option<&mut ZFrame> {
+        self.frames.back_mut()
+    }
+
+    /// The frame at `index`, counted from 0 at the front.
+    pub fn get(&self, index: usize) -> Option<&ZFrame> {
+        self.frames.get(index)
+    }
+
+    /// Takes the frame at `index` out of the message.
+    pub fn remove(&mut self, index: usize) -> Option<ZFrame> {
+        self.frames.remove(index)
+    }
+
+    /// The frames from first to last.
+    pub fn iter(&self) -> vec_deque::Iter<'_, ZFrame> {
+        self.frames.iter()
+    }
+
+    /// The frames from first to last, to [`reset`](ZFrame::reset) them.
+    pub fn iter_mut(&mut self) -> vec_deque::IterMut<'_, ZFrame> {
+        self.frames.iter_mut()
+    }
+
+    /// Takes all frames out.
+    pub fn clear(&mut self) {
+        self.frames.clear();
+    }
+
+    /// Takes the first frame as text.
+    ///
+    /// # Errors
+    /// [`Error::Frame`] when there is no frame or it is not UTF-8; the frame then stays in its
+    /// place.
+    #[doc(alias = "zmsg_popstr")]
+    pub fn pop_str(&mut self) -> Result<String> {
+        self.pop_with(|frame| match frame.as_str() {
+            Ok(text) => Ok(text.to_owned()),
+            Err(error) => Err(format!("expected UTF-8 text, found {frame:?} ({error})").into()),
+        })
+    }
+
+    /// Takes the first frame as text and parses it: how CZMQ's `zsock_send` writes its numbers.
+    ///
+    /// # Errors
+    /// [`Error::Frame`] when there is no frame or it does not parse; the frame then stays in its
+    /// place.
+    pub fn pop_parsed<T>(&mut self) -> Result<T>
+    where
+        T: FromStr,
+        T::Err: fmt::Display,
+    {
+        self.pop_with(|frame| {
+            let text = frame.as_str().map_err(|error| error.to_string());
+            text.and_then(|text| text.parse().map_err(|error: T::Err| error.to_string())).map_err(
+                |error| {
+                    let wanted = std::any::type_name::<T>();
+                    format!("expected a {wanted} as text, found {frame:?} ({error})").into()
+                },
+            )
+        })
+    }
+
+    /// Takes the first frame as one byte.
+    ///
+    /// # Errors
+    /// [`Error::Frame`] when there is no frame or it is not of one byte; the frame then stays in
+    /// its place.
+    pub fn pop_u8(&mut self) -> Result<u8> {
+        self.pop_array().map(u8::from_be_bytes)
+    }
+
+    /// Takes the first frame as two bytes, big-endian.
+    ///
+    /// # Errors
+    /// [`Error::Frame`] when there is no frame or it is not of two bytes; the frame then stays in
+    /// its place.
+    pub fn pop_u16(&mut self) -> Result<u16> {
+        self.pop_array().map(u16::from_be_bytes)
+    }
+
+    /// Takes the first frame as four bytes, big-endian.
+    ///
+    /// # Errors
+    /// [`Error::Frame`] when there is no frame or it is not of four bytes; the frame then stays
+    /// in its place.
+    pub fn pop_u32(&mut self) -> Result<u32> {
+        self.pop_array().map(u32::from_be_bytes)
+    }
+
+    /// Takes the first frame as eight bytes, big-endian.
+    ///
+    /// # Errors
+    /// [`Error::Frame`] when there is no frame or it is not of eight bytes; the frame then stays
+    /// in its place.
+    pub fn pop_u64(&mut self) -> Result<u64> {
+        self.pop_array().map(u64::from_be_bytes)
+    }
+
+    fn pop_array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        self.pop_with(|frame| {
+            <[u8; N]>::try_from(&frame[..])
+                .map_err(|_| format!("expected {N} byte(s), found {frame:?}").into())
+        })
+    }
+
+    /// Reads the first frame, and takes it if that succeeds.
+    pub(crate) fn pop_with<T>(
+        &mut self,
+        read: impl FnOnce(&ZFrame) -> Result<T, Cow<'static, str>>,
+    ) -> Result<T> {
+        let index = self.popped;
+        let value = match self.first() {
+            Some(frame) => read(frame),
+            None => Err("the message ends before it".into()),
+        };
+        let value = value.map_err(|reason| Error::Frame { index, reason })?;
+        self.pop_front();
+        Ok(value)
+    }
+
+    /// A message that is nothing but a status, in CZMQ's form: one frame of 8 bytes, as
+    /// `zsock_signal` sends.
+    pub fn signal(status: u8) -> ZMsg {
+        ZMsg::from(ZFrame::new((SIGNAL | u64::from(status)).to_ne_bytes()))
+    }
+
+    /// The status, if the message is a [`signal`](ZMsg::signal).
+    #[doc(alias = "zmsg_signal")]
+    pub fn signal_status(&self) -> Option<u8> {
+        let [frame] = self.frames.as_slices().0 else { return None };
+        let value = u64::from_ne_bytes((**frame).try_into().ok()?);
+        (self.len() == 1 && value & !0xFF == SIGNAL).then_some(value as u8)
+    }
+
+    /// The message as the guide dumps it: a line of 40 dashes, then a line per frame, its length
+    /// in three digits and its content.
+    ///
+    /// ```
+    /// use zkit::ZMsg;
+    ///
+    /// let msg = ZMsg::from(("Hello", ""));
+    /// assert_eq!(
+    ///     msg.dump().to_string(),
+    ///     "----------------------------------------\n\
+    ///      [005] Hello\n\
+    ///      [000] "
+    /// );
+    /// ```
+    #[doc(alias("zmsg_dump", "zmsg_print", "s_dump"))]
+    pub fn dump(&self) -> impl fmt::Display + '_ {
+        Dump(self)
+    }
+
+    /// The frames, for a socket to receive into and send from.
+    pub(crate) fn frames_mut(&mut self) -> &mut VecDeque<ZFrame> {
+        &mut self.frames
+    }
+}
+
+/// CZMQ's mark of a signal; the last byte is the status. The 8 bytes are in the machine's order.
+const SIGNAL: u64 = 0x7766_5544_3322_1100;
+
+struct Dump<'a>(&'a ZMsg);
+
+impl fmt::Display for Dump<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("----------------------------------------")?;
+        self.0.iter().try_for_each(|frame| write!(f, "\n{frame:?}"))
+    }
+}
+
+impl fmt::Debug for ZMsg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.frames).finish()
+    }
+}
+
+impl PartialEq for ZMsg {
+    fn eq(&self, other: &ZMsg) -> bool {
+        self.frames == other.frames
+    }
+}
+
+impl Eq for ZMsg {}
+
+impl<T: Into<ZFrame>> FromIterator<T> for ZMsg {
+    fn from_iter<I: IntoIterator<Item = T>>(frames: I) -> ZMsg {
+        ZMsg { frames: frames.into_iter().map(Into::into).collect(), popped: 0 }
+    }
+}
+
+impl<T: Into<ZFrame>> Extend<T> for ZMsg {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, frames: I) {
+        self.frames.extend(frames.into_iter().map(Into::into));
+    }
+}
+
+impl IntoIterator for ZMsg {
+    type Item = ZFrame;
+    type IntoIter = vec_deque::IntoIter<ZFrame>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.frames.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a ZMsg {
+    type Item = &'a ZFrame;
+    type IntoIter = vec_deque::Iter<'a, ZFrame>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<T: Into<ZFrame>, const N: usize> From<[T; N]> for ZMsg {
+    /// A frame from each element.
+    fn from(frames: [T; N]) -> ZMsg {
+        frames.into_iter().collect()
+    }
+}
+
+macro_rules! from_one_frame {
+    ($($type:ty),*) => {$(
+        impl From<$type> for ZMsg {
+            /// A message of one frame.
+            fn from(content: $type) -> ZMsg {
+                ZMsg::from([ZFrame::from(content)])
+            }
+        }
+    )*};
+}
+
+from_one_frame!(ZFrame, Vec<u8>, Box<[u8]>, String, &'static str, &'static [u8], u16, u32, u64);
+
+impl<const N: usize> From<&'static [u8; N]> for ZMsg {
+    /// A message of one frame.
+    fn from(content: &'static [u8; N]) -> ZMsg {
+        ZMsg::from([ZFrame::from(content)])
+    }
+}
+
+macro_rules! from_tuple {
+    ($($type:ident)*) => {
+        impl<$($type: Into<ZFrame>),*> From<($($type,)*)> for ZMsg {
+            /// A frame from each element.
+            #[allow(non_snake_case, reason = "the elements are named as their types")]
+            fn from(($($type,)*): ($($type,)*)) -> ZMsg {
+                ZMsg::from([$($type.into() as ZFrame),*])
+            }
+        }
+    };
+}
+
+from_tuple!(A);
+from_tuple!(A B);
+from_tuple!(A B C);
+from_tuple!(A B C D);
+from_tuple!(A B C D E);
+from_tuple!(A B C D E F);
+from_tuple!(A B C D E F G);
+from_tuple!(A B C D E F G H);

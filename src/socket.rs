@@ -1,0 +1,1012 @@
+use std::cell::{Cell, RefCell};
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::ops::BitOr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::clock;
+use crate::context::ZContext;
+use crate::endpoint::{self, Attach, IpcFile, PortRange};
+use crate::error::{Errno, Error, Reason, Result, SendError};
+use crate::ffi::{self, RawSocket, retry};
+use crate::frame::ZFrame;
+use crate::interrupt::{self, Stop};
+use crate::msg::ZMsg;
+
+/// A socket that sends and receives whole messages and closes itself (CZMQ's `zsock`).
+///
+/// Made by a context ([`ZContext::socket`], [`ZContext::router`] and its like for each type), or
+/// in the [global context](ZContext::global) by [`ZSock::router`] and its like. The latter take
+/// an attach string: endpoints with commas between, `@` before one to bind and `>` before one to
+/// connect; without a sign, what is usual for the type.
+///
+/// ```
+/// use zkit::ZSock;
+///
+/// let server = ZSock::rep("@inproc://greeter")?;
+/// let client = ZSock::req(">inproc://greeter")?;
+/// client.send("Hello")?;
+/// assert_eq!(server.recv_str()?, "Hello");
+/// server.send(("World", "with", "frames"))?;
+/// assert_eq!(client.recv()?, ("World", "with", "frames").into());
+/// # Ok::<(), zkit::Error>(())
+/// ```
+///
+/// # Threads
+///
+/// A socket may move to another thread but not be used by two (it is `Send` and not `Sync`). All
+/// operations take `&self`.
+///
+/// ```compile_fail
+/// let socket = zkit::ZSock::push("")?;
+/// std::thread::scope(|scope| { scope.spawn(|| socket.send("from another thread")); });
+/// # Ok::<(), zkit::Error>(())
+/// ```
+///
+/// # Waiting
+///
+/// Each operation comes in three kinds: `send` and `recv` wait as long as it takes (or as
+/// [`ZMQ_SNDTIMEO`](ZSock::set_sndtimeo) and [`ZMQ_RCVTIMEO`](ZSock::set_rcvtimeo) say), `..._timeout`
+/// as long as told, and `try_...` not at all. The first two end with [`Error::Interrupted`] when the
+/// process is [interrupted](interrupt), the third does not look. All of them end with
+/// [`Error::Terminated`] once the context is [shut down](ZContext::shutdown).
+///
+/// # All or nothing
+///
+/// A message is sent with all its frames or not at all, and a failed send gives it back in
+/// [`SendError`]. What `send` has accepted is libzmq's: it is delivered unless the peer or the
+/// process ends first, or a socket type drops it by its nature (a PUB without subscribers, a
+/// ROUTER that does not know the peer).
+///
+/// # Dropping
+///
+/// Dropping a socket closes it without waiting. What it has sent goes on being delivered for its
+/// [linger](ZSock::set_linger), one second unless set otherwise, as long as the context lives;
+/// the context's own drop waits for that. Its `inproc` names and `ipc` files are gone when the
+/// drop returns.
+pub struct ZSock {
+    raw: RawSocket,
+    socket_type: SocketType,
+    fd: RawFd,
+    /// None for an adopted socket, which holds its own.
+    context: Option<ZContext>,
+    bound: RefCell<Vec<Bound>>,
+    /// Whether it ever sent, and so may have something unsent.
+    has_sent: Cell<bool>,
+    stop: Cell<Stop>,
+}
+
+/// An endpoint that the socket is bound to.
+#[derive(Debug)]
+struct Bound {
+    /// As it was asked for and as libzmq resolved it.
+    asked: String,
+    real: String,
+    file: Option<IpcFile>,
+}
+
+/// What kind of socket: the messaging pattern that it takes part in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SocketType {
+    /// One peer, both ways: how two threads talk.
+    Pair,
+    /// Sends to all subscribers; drops what a slow one cannot take.
+    Pub,
+    /// Receives what it subscribed to.
+    Sub,
+    /// Sends a request, then receives its reply, in turn.
+    Req,
+    /// Receives a request, then sends its reply, in turn.
+    Rep,
+    /// Sends round robin and receives fairly from all, without an order.
+    Dealer,
+    /// Receives with the sender's identity in front, and sends to the peer named in front.
+    Router,
+    /// Receives from all PUSH peers fairly.
+    Pull,
+    /// Sends round robin to PULL peers.
+    Push,
+    /// A PUB that receives its subscribers' subscriptions.
+    XPub,
+    /// A SUB that sends its subscriptions as messages.
+    XSub,
+    /// Talks to plain TCP peers, by identity as a ROUTER does.
+    Stream,
+}
+
+impl SocketType {
+    const ALL: [(SocketType, u32, &'static str); 12] = [
+        (SocketType::Pair, zmq_sys::ZMQ_PAIR, "PAIR"),
+        (SocketType::Pub, zmq_sys::ZMQ_PUB, "PUB"),
+        (SocketType::Sub, zmq_sys::ZMQ_SUB, "SUB"),
+        (SocketType::Req, zmq_sys::ZMQ_REQ, "REQ"),
+        (SocketType::Rep, zmq_sys::ZMQ_REP, "REP"),
+        (SocketType::Dealer, zmq_sys::ZMQ_DEALER, "DEALER"),
+        (SocketType::Router, zmq_sys::ZMQ_ROUTER, "ROUTER"),
+        (SocketType::Pull, zmq_sys::ZMQ_PULL, "PULL"),
+        (SocketType::Push, zmq_sys::ZMQ_PUSH, "PUSH"),
+        (SocketType::XPub, zmq_sys::ZMQ_XPUB, "XPUB"),
+        (SocketType::XSub, zmq_sys::ZMQ_XSUB, "XSUB"),
+        (SocketType::Stream, zmq_sys::ZMQ_STREAM, "STREAM"),
+    ];
+
+    /// The name as ZeroMQ spells it, such as `"ROUTER"`.
+    pub fn name(self) -> &'static str {
+        SocketType::ALL[self as usize].2
+    }
+
+    fn raw(self) -> u32 {
+        SocketType::ALL[self as usize].1
+    }
+
+    fn from_raw(raw: i32) -> Option<SocketType> {
+        SocketType::ALL.iter().find(|row| row.1 as i32 == raw).map(|row| row.0)
+    }
+}
+
+impl fmt::Display for SocketType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+macro_rules! constructors {
+    ($($(#[$doc:meta])* $name:ident, $socket_type:ident, $attach:ident;)*) => {
+        /// # Sockets by type
+        ///
+        /// Each makes a socket of its type and [attaches](ZSock::attach) it to `endpoints`. One
+        /// without a sign is bound or connected as is usual for the type. Options that must be
+        /// set before want [`socket`](ZContext::socket) and [`attach`](ZSock::attach) instead.
+        impl ZContext {$(
+            $(#[$doc])*
+            ///
+            /// # Errors
+            /// As [`socket`](ZContext::socket) and [`attach`](ZSock::attach).
+            pub fn $name(&self, endpoints: &str) -> Result<ZSock> {
+                let socket = self.socket(SocketType::$socket_type)?;
+                socket.attach(endpoints, Attach::$attach)?;
+                Ok(socket)
+            }
+        )*}
+
+        /// # Sockets of the global context
+        ///
+        /// The shorthands of [`ZContext`] by the same names, in [`ZContext::global`].
+        impl ZSock {$(
+            $(#[$doc])*
+            ///
+            /// # Errors
+            /// As [`ZContext::global`], [`ZContext::socket`] and [`attach`](ZSock::attach).
+            pub fn $name(endpoints: &str) -> Result<ZSock> {
+                ZContext::global()?.$name(endpoints)
+            }
+        )*}
+    };
+}
+
+constructors! {
+    /// A PAIR, connected by default.
+    pair, Pair, Connect;
+    /// A PUB, bound by default.
+    pub_, Pub, Bind;
+    /// A REQ, connected by default.
+    req, Req, Connect;
+    /// A REP, bound by default.
+    rep, Rep, Bind;
+    /// A DEALER, connected by default.
+    dealer, Dealer, Connect;
+    /// A ROUTER, bound by default.
+    router, Router, Bind;
+    /// A PUSH, connected by default.
+    push, Push, Connect;
+    /// A PULL, bound by default.
+    pull, Pull, Bind;
+    /// An XPUB, bound by default.
+    xpub, XPub, Bind;
+    /// An XSUB, connected by default.
+    xsub, XSub, Connect;
+    /// A STREAM, connected by default.
+    stream, Stream, Connect;
+}
+
+impl ZContext {
+    /// A SUB, connected by default, subscribed to messages that start with `prefix`; the empty
+    /// prefix is all of them.
+    ///
+    /// # Errors
+    /// As [`socket`](ZContext::socket) and [`attach`](ZSock::attach).
+    pub fn sub(&self, endpoints: &str, prefix: impl AsRef<[u8]>) -> Result<ZSock> {
+        let socket = self.socket(SocketType::Sub)?;
+        socket.subscribe(prefix)?;
+        socket.attach(endpoints, Attach::Connect)?;
+        Ok(socket)
+    }
+
+    /// A socket that is neither bound nor connected.
+    ///
+    /// ```
+    /// use zkit::{SocketType, ZContext};
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let worker = ctx.socket(SocketType::Dealer)?;
+    /// worker.set_identity("A")?;
+    /// worker.connect("inproc://routing")?;
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Socket`] when the context's limit of sockets or the process's limit of descriptors
+    /// is reached, [`Error::Terminated`] after [`shutdown`](ZContext::shutdown),
+    /// [`Error::Forked`] in the child of a fork.
+    pub fn socket(&self, socket_type: SocketType) -> Result<ZSock> {
+        let cannot = |reason: Reason| {
+            let ending = reason.errno().and_then(|errno| Errno(errno).ending());
+            let socket_type = socket_type.name().into();
+            ending.unwrap_or(Error::Socket { socket_type, reason })
+        };
+        let raw = self.open(socket_type.raw()).map_err(cannot)?;
+        let fd = raw.get_int(zmq_sys::ZMQ_FD).map_err(|errno| cannot(errno.into()))?;
+        Ok(ZSock::assemble(raw, socket_type, fd, Some(self.clone())))
+    }
+}
+
+impl ZSock {
+    /// A SUB in the [global context](ZContext::global), connected by default, subscribed to
+    /// messages that start with `prefix`; the empty prefix is all of them.
+    ///
+    /// # Errors
+    /// As [`ZContext::global`], [`ZContext::socket`] and [`attach`](ZSock::attach).
+    pub fn sub(endpoints: &str, prefix: impl AsRef<[u8]>) -> Result<ZSock> {
+        ZContext::global()?.sub(endpoints, prefix)
+    }
+
+    /// Takes over a socket of the `zmq` crate, connected as it is, so that a program can move to
+    /// zkit one socket at a time. Its options, linger among them, stay as they are, and its
+    /// context lives on in it.
+    ///
+    /// ```
+    /// use zkit::ZSock;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let ctx = zmq::Context::new();
+    /// let old = ctx.socket(zmq::PAIR)?;
+    /// old.bind("inproc://old-and-new")?;
+    /// let new = ctx.socket(zmq::PAIR)?;
+    /// new.connect("inproc://old-and-new")?;
+    ///
+    /// let new = ZSock::adopt(new)?;
+    /// new.send(("both", "frames"))?;
+    /// assert_eq!(old.recv_multipart(0)?, [b"both".to_vec(), b"frames".to_vec()]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Socket`] when it is of a type that zkit does not know.
+    pub fn adopt(socket: zmq::Socket) -> Result<ZSock> {
+        let unknown = |name: String| Error::Socket {
+            socket_type: name.into(),
+            reason: Reason::new("zkit knows libzmq's stable socket types only"),
+        };
+        let raw = RawSocket::adopt(socket).ok_or_else(|| unknown("closed".into()))?;
+        let read = |option| {
+            raw.get_int(option).map_err(|errno| {
+                let socket_type = "adopted".into();
+                errno.ending().unwrap_or(Error::Socket { socket_type, reason: errno.into() })
+            })
+        };
+        let number = read(zmq_sys::ZMQ_TYPE)?;
+        let socket_type =
+            SocketType::from_raw(number).ok_or_else(|| unknown(format!("type {number}")))?;
+        let fd = read(zmq_sys::ZMQ_FD)?;
+        Ok(ZSock::assemble(raw, socket_type, fd, None))
+    }
+
+    fn assemble(
+        raw: RawSocket,
+        socket_type: SocketType,
+        fd: RawFd,
+        context: Option<ZContext>,
+    ) -> ZSock {
+        ZSock {
+            raw,
+            socket_type,
+            fd,
+            context,
+            bound: RefCell::default(),
+            has_sent: Cell::new(false),
+            stop: Cell::new(Stop::OnInterrupt),
+        }
+    }
+
+    /// The socket's type.
+    pub fn socket_type(&self) -> SocketType {
+        self.socket_type
+    }
+
+    /// Whether calls on this socket go on waiting when the process is interrupted, because
+    /// somebody else ends it in order. Default no.
+    pub fn set_nonstop(&self, nonstop: bool) {
+        self.stop.set(if nonstop { Stop::Never } else { Stop::OnInterrupt });
+    }
+
+    pub(crate) fn raw(&self) -> &RawSocket {
+        &self.raw
+    }
+}
+
+/// # Endpoints
+impl ZSock {
+    /// Binds and connects to the endpoints of an attach string: commas between them, `@` before
+    /// one to bind and `>` before one to connect, `default` for one without. The empty string is
+    /// no endpoint.
+    ///
+    /// # Errors
+    /// As [`bind`](ZSock::bind) and [`connect`](ZSock::connect), at the first endpoint that fails.
+    pub fn attach(&self, endpoints: &str, default: Attach) -> Result<()> {
+        for (attach, endpoint) in endpoint::attach_list(endpoints, default) {
+            match attach {
+                Attach::Bind => self.bind(endpoint).map(drop)?,
+                Attach::Connect => self.connect(endpoint)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Has peers connect here. Returns the endpoint as libzmq resolved it, with the port that it
+    /// really got.
+    ///
+    /// `tcp://127.0.0.1:*` takes a free port of the system's choice, `tcp://127.0.0.1:*[60000-61000]`
+    /// the first free one of a range, `tcp://127.0.0.1:![60000-61000]` a random one; a bound that
+    /// is left out is 49152 or 65535.
+    ///
+    /// An `ipc` path at which a live process listens is in use; a socket file that a dead one has
+    /// left is taken over; any other file is left alone. An endpoint that a socket of this context
+    /// has just let go of is waited for, up to a second.
+    ///
+    /// ```
+    /// use zkit::ZContext;
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let server = ctx.rep("")?;
+    /// let endpoint = server.bind("tcp://127.0.0.1:*")?;
+    /// let client = ctx.req(&endpoint)?;
+    /// client.send("Hello")?;
+    /// assert_eq!(server.recv_str()?, "Hello");
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Bind`] with the endpoint and the reason in words.
+    pub fn bind(&self, endpoint: &str) -> Result<String> {
+        let bound = match PortRange::parse(endpoint) {
+            Some(range) => range.and_then(|range| self.bind_in_range(&range)),
+            None => self.bind_one(endpoint),
+        };
+        bound.map_err(|reason| {
+            self.cannot(reason, endpoint, |endpoint, reason| Error::Bind { endpoint, reason })
+        })
+    }
+
+    fn bind_in_range(&self, range: &PortRange<'_>) -> Result<String, Reason> {
+        let (first, last) = (u32::from(*range.ports.start()), u32::from(*range.ports.end()));
+        let count = last - first + 1;
+        // A hasher's random keys are as good a die as this needs.
+        let leap = if range.random { RandomState::new().build_hasher().finish() as u32 } else { 0 };
+        for step in 0..count {
+            let port = first + (leap % count + step) % count;
+            match self.bind_one(&format!("{}{port}", range.host)) {
+                Err(reason) if reason.errno() == Some(libc::EADDRINUSE) => {}
+                bound => return bound,
+            }
+        }
+        Err(Reason::explained(
+            Errno(libc::EADDRINUSE),
+            format!("every port from {first} to {last} is in use"),
+        ))
+    }
+
+    fn bind_one(&self, endpoint: &str) -> Result<String, Reason> {
+        let mut pause = Duration::from_micros(100);
+        loop {
+            match self.try_bind(endpoint) {
+                Err(reason) if reason.errno() == Some(libc::EADDRINUSE) => {
+                    let free_by = self.context.as_ref().and_then(|ctx| ctx.free_by(endpoint));
+                    if free_by.is_none_or(|time| time < Instant::now()) {
+                        return Err(reason);
+                    }
+                    thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(10));
+                }
+                bound => return bound,
+            }
+        }
+    }
+
+    fn try_bind(&self, endpoint: &str) -> Result<String, Reason> {
+        self.raw.check_process()?;
+        let name = endpoint::checked(endpoint)?;
+        let path = endpoint::ipc_path(endpoint);
+        if let Some(path) = path {
+            endpoint::check_ipc(path)?;
+            endpoint::check_ipc_free(path)?;
+        }
+        self.raw.bind(&name).map_err(|errno| explain(errno, endpoint))?;
+        let real = self.last_endpoint().ok().flatten().unwrap_or_else(|| endpoint.to_owned());
+        self.bound.borrow_mut().push(Bound {
+            asked: endpoint.to_owned(),
+            real: real.clone(),
+            file: path.and_then(IpcFile::at),
+        });
+        Ok(real)
+    }
+
+    /// Lets go of an endpoint, given as it was bound or as `bind` returned it.
+    ///
+    /// # Errors
+    /// [`Error::Unbind`] with the endpoint and the reason in words.
+    pub fn unbind(&self, endpoint: &str) -> Result<()> {
+        let mut bound = self.bound.borrow_mut();
+        let known = bound.iter().position(|one| one.asked == endpoint || one.real == endpoint);
+        let real = known.map_or(endpoint, |index| &bound[index].real);
+        let unbound = endpoint::checked(real)
+            .and_then(|name| self.raw.unbind(&name).map_err(|errno| explain(errno, endpoint)));
+        unbound.map_err(|reason| {
+            self.cannot(reason, endpoint, |endpoint, reason| Error::Unbind { endpoint, reason })
+        })?;
+        if let Some(index) = known {
+            self.released(bound.swap_remove(index));
+        }
+        Ok(())
+    }
+
+    /// Connects to a peer, now or as soon as it is there.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] with the endpoint and the reason in words. A peer that is not there is no
+    /// error: libzmq goes on trying.
+    pub fn connect(&self, endpoint: &str) -> Result<()> {
+        let connect = || {
+            self.raw.check_process()?;
+            let name = endpoint::checked(endpoint)?;
+            if let Some(path) = endpoint::ipc_path(endpoint) {
+                endpoint::check_ipc(path)?;
+            }
+            self.raw.connect(&name).map_err(|errno| explain(errno, endpoint))
+        };
+        connect().map_err(|reason| {
+            self.cannot(reason, endpoint, |endpoint, reason| Error::Connect { endpoint, reason })
+        })
+    }
+
+    /// Disconnects from an endpoint that the socket is connected to.
+    ///
+    /// # Errors
+    /// [`Error::Disconnect`] with the endpoint and the reason in words.
+    pub fn disconnect(&self, endpoint: &str) -> Result<()> {
+        let disconnected = endpoint::checked(endpoint)
+            .and_then(|name| self.raw.disconnect(&name).map_err(|errno| explain(errno, endpoint)));
+        disconnected.map_err(|reason| {
+            self.cannot(reason, endpoint, |endpoint, reason| Error::Disconnect { endpoint, reason })
+        })
+    }
+
+    fn cannot(
+        &self,
+        reason: Reason,
+        endpoint: &str,
+        error: impl FnOnce(String, Reason) -> Error,
+    ) -> Error {
+        let ending = reason.errno().and_then(|errno| Errno(errno).ending());
+        ending.unwrap_or_else(|| error(endpoint.to_owned(), reason))
+    }
+
+    fn released(&self, bound: Bound) {
+        if let Some(file) = bound.file {
+            file.remove();
+        }
+        if let Some(context) = &self.context {
+            context.release(&bound.asked);
+            context.release(&bound.real);
+        }
+    }
+}
+
+/// libzmq's refusal of an endpoint, in words.
+fn explain(errno: Errno, endpoint: &str) -> Reason {
+    let transport = endpoint.split("://").next().unwrap_or_default();
+    let text = match errno.0 {
+        libc::EPROTONOSUPPORT => format!(
+            "the linked libzmq has no transport {transport:?}; it has tcp, ipc, inproc and others"
+        ),
+        libc::ENODEV => "no network interface or address of this machine has that name".into(),
+        libc::ENOENT if transport == "ipc" => "its directory does not exist".into(),
+        libc::ENOENT => "the socket is not attached to it".into(),
+        libc::EINVAL if transport == "tcp" => {
+            "it is not tcp://host:port with a port from 1 to 65535, or * to bind any".into()
+        }
+        libc::EINVAL => format!("libzmq does not understand it as an endpoint of {transport}"),
+        _ => return errno.into(),
+    };
+    Reason::explained(errno, text)
+}
+
+/// # Sending
+impl ZSock {
+    /// Sends a message: anything that becomes a [`ZMsg`], from a string to a tuple of frames.
+    /// Waits while the socket has nowhere to put it. A message without frames is not sent, and no
+    /// error.
+    ///
+    /// # Errors
+    /// [`SendError`] with the message: [`Error::Interrupted`], [`Error::Terminated`],
+    /// [`Error::Timeout`] after [`ZMQ_SNDTIMEO`](ZSock::set_sndtimeo), [`Error::HostUnreachable`] on a
+    /// ROUTER under [`set_router_mandatory`](ZSock::set_router_mandatory), [`Error::Send`] when this
+    /// socket cannot send, or not now.
+    pub fn send(&self, msg: impl Into<ZMsg>) -> Result<(), SendError<ZMsg>> {
+        self.send_within(msg.into(), Wait::AsSet(zmq_sys::ZMQ_SNDTIMEO))
+    }
+
+    /// Sends a message if there is room for it now.
+    ///
+    /// # Errors
+    /// As [`send`](ZSock::send), and [`Error::WouldBlock`]. It does not look for interrupts.
+    pub fn try_send(&self, msg: impl Into<ZMsg>) -> Result<(), SendError<ZMsg>> {
+        self.send_within(msg.into(), Wait::Not)
+    }
+
+    /// Sends a message, waiting at most this long.
+    ///
+    /// # Errors
+    /// As [`send`](ZSock::send), and [`Error::Timeout`].
+    pub fn send_timeout(
+        &self,
+        msg: impl Into<ZMsg>,
+        timeout: Duration,
+    ) -> Result<(), SendError<ZMsg>> {
+        self.send_within(msg.into(), Wait::Until(clock::deadline(timeout)))
+    }
+
+    /// Sends a [signal](ZMsg::signal), for the peer to [`wait`](ZSock::wait) for.
+    ///
+    /// # Errors
+    /// As [`send`](ZSock::send).
+    pub fn signal(&self, status: u8) -> Result<()> {
+        Ok(self.send(ZMsg::signal(status))?)
+    }
+
+    fn send_within(&self, mut msg: ZMsg, wait: Wait) -> Result<(), SendError<ZMsg>> {
+        match self.in_time(wait, libc::POLLOUT, || self.send_all(&mut msg)) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let error = error.unwrap_or_else(|errno| self.cannot_send(errno, &msg));
+                Err(SendError { error, message: msg })
+            }
+        }
+    }
+
+    /// Sends every frame without waiting, or leaves the message as it is.
+    ///
+    /// All but the last are sent as copies, which share their content: libzmq takes a frame away
+    /// when it accepts it, and may still refuse a later one.
+    #[inline]
+    fn send_all(&self, msg: &mut ZMsg) -> Result<(), Errno> {
+        let frames = msg.frames_mut();
+        let Some(last) = frames.len().checked_sub(1) else { return Ok(()) };
+        for (index, frame) in frames.iter_mut().enumerate() {
+            let more = index < last;
+            let sent = retry(|| {
+                if more {
+                    self.raw.send(&mut frame.raw_mut().copy_mut(), true)
+                } else {
+                    self.raw.send(frame.raw_mut(), false)
+                }
+            });
+            if let Err(errno) = sent {
+                return self.abandon(msg, index, errno);
+            }
+        }
+        self.has_sent.set(true);
+        Ok(())
+    }
+
+    /// The peer went away between two frames. libzmq has taken back those that it had accepted;
+    /// PUSH, DEALER and REQ then swallow frames up to the end of a message, so they must get one.
+    #[cold]
+    fn abandon(&self, msg: &mut ZMsg, refused: usize, errno: Errno) -> Result<(), Errno> {
+        let last = msg.len() - 1;
+        let swallows =
+            matches!(self.socket_type, SocketType::Push | SocketType::Dealer | SocketType::Req);
+        if refused == 0 || refused == last || errno != Errno::AGAIN || !swallows {
+            return Err(errno);
+        }
+        for (index, frame) in msg.frames_mut().iter_mut().enumerate().skip(refused + 1) {
+            retry(|| self.raw.send(&mut frame.raw_mut().copy_mut(), index < last))?;
+        }
+        // A REQ has made its request by now, and lost it as it would in a peer that dies.
+        if self.socket_type == SocketType::Req { Ok(()) } else { Err(errno) }
+    }
+
+    #[cold]
+    fn cannot_send(&self, errno: Errno, msg: &ZMsg) -> Error {
+        let socket_type = self.socket_type.name();
+        if errno.0 == libc::EHOSTUNREACH {
+            let identity = msg.first().map(|frame| format!("{frame:?}")).unwrap_or_default();
+            return Error::HostUnreachable { identity };
+        }
+        errno.ending().unwrap_or_else(|| Error::Send {
+            socket_type,
+            reason: match errno {
+                Errno::FSM if self.socket_type == SocketType::Req => Reason::explained(
+                    errno,
+                    "the reply to its last request has to be received first \
+                     (or set_req_relaxed)",
+                ),
+                Errno::FSM => Reason::explained(errno, "a request has to be received first, whole"),
+                Errno(libc::ENOTSUP) => {
+                    Reason::explained(errno, "this type of socket only receives")
+                }
+                _ => errno.into(),
+            },
+        })
+    }
+}
+
+/// # Receiving
+impl ZSock {
+    /// Receives a whole message. Waits until there is one.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], [`Error::Terminated`], [`Error::Timeout`] after
+    /// [`ZMQ_RCVTIMEO`](ZSock::set_rcvtimeo), [`Error::Receive`] when this socket cannot receive, or
+    /// not now.
+    pub fn recv(&self) -> Result<ZMsg> {
+        self.recv_within(Wait::AsSet(zmq_sys::ZMQ_RCVTIMEO))
+    }
+
+    /// Receives a whole message if there is one.
+    ///
+    /// # Errors
+    /// As [`recv`](ZSock::recv), and [`Error::WouldBlock`]. It does not look for interrupts.
+    pub fn try_recv(&self) -> Result<ZMsg> {
+        self.recv_within(Wait::Not)
+    }
+
+    /// Receives a whole message, waiting at most this long.
+    ///
+    /// # Errors
+    /// As [`recv`](ZSock::recv), and [`Error::Timeout`].
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<ZMsg> {
+        self.recv_within(Wait::Until(clock::deadline(timeout)))
+    }
+
+    /// Receives a message of one frame.
+    ///
+    /// # Errors
+    /// As [`recv`](ZSock::recv), and [`Error::Unexpected`], which holds the message, when it has
+    /// more frames.
+    pub fn recv_frame(&self) -> Result<ZFrame> {
+        self.recv().and_then(one_frame)
+    }
+
+    /// Receives a message of one frame if there is one.
+    ///
+    /// # Errors
+    /// As [`try_recv`](ZSock::try_recv) and [`recv_frame`](ZSock::recv_frame).
+    pub fn try_recv_frame(&self) -> Result<ZFrame> {
+        self.try_recv().and_then(one_frame)
+    }
+
+    /// Receives a message of one frame, waiting at most this long.
+    ///
+    /// # Errors
+    /// As [`recv_timeout`](ZSock::recv_timeout) and [`recv_frame`](ZSock::recv_frame).
+    pub fn recv_frame_timeout(&self, timeout: Duration) -> Result<ZFrame> {
+        self.recv_timeout(timeout).and_then(one_frame)
+    }
+
+    /// Receives a message of one frame of text.
+    ///
+    /// # Errors
+    /// As [`recv`](ZSock::recv), and [`Error::Unexpected`], which holds the message, when it has
+    /// more frames or is not UTF-8.
+    #[doc(alias = "zstr_recv")]
+    pub fn recv_str(&self) -> Result<String> {
+        self.recv().and_then(one_text)
+    }
+
+    /// Receives a message of one frame of text if there is one.
+    ///
+    /// # Errors
+    /// As [`try_recv`](ZSock::try_recv) and [`recv_str`](ZSock::recv_str).
+    pub fn try_recv_str(&self) -> Result<String> {
+        self.try_recv().and_then(one_text)
+    }
+
+    /// Receives a message of one frame of text, waiting at most this long.
+    ///
+    /// # Errors
+    /// As [`recv_timeout`](ZSock::recv_timeout) and [`recv_str`](ZSock::recv_str).
+    pub fn recv_str_timeout(&self, timeout: Duration) -> Result<String> {
+        self.recv_timeout(timeout).and_then(one_text)
+    }
+
+    /// Waits for a [signal](ZSock::signal) and returns its status. Other messages that come
+    /// before it are dropped, as `zsock_wait` does, and logged.
+    ///
+    /// # Errors
+    /// As [`recv`](ZSock::recv).
+    pub fn wait(&self) -> Result<u8> {
+        loop {
+            let msg = self.recv()?;
+            if let Some(status) = msg.signal_status() {
+                return Ok(status);
+            }
+            log::debug!("waiting for a signal, dropped {msg:?}");
+        }
+    }
+
+    fn recv_within(&self, wait: Wait) -> Result<ZMsg> {
+        self.in_time(wait, libc::POLLIN, || self.recv_all())
+            .map_err(|error| error.unwrap_or_else(|errno| self.cannot_receive(errno)))
+    }
+
+    /// Receives every frame without waiting. libzmq passes messages on whole: when the first
+    /// frame is there, so are the others.
+    #[inline]
+    fn recv_all(&self) -> Result<ZMsg, Errno> {
+        let mut frame = ZFrame::empty();
+        retry(|| self.raw.recv(frame.raw_mut()))?;
+        let mut more = frame.raw_mut().more_mut();
+        let mut msg = ZMsg::new();
+        msg.frames_mut().push_back(frame);
+        while more {
+            let mut frame = ZFrame::empty();
+            retry(|| self.raw.recv(frame.raw_mut()))?;
+            more = frame.raw_mut().more_mut();
+            msg.frames_mut().push_back(frame);
+        }
+        Ok(msg)
+    }
+
+    #[cold]
+    fn cannot_receive(&self, errno: Errno) -> Error {
+        let socket_type = self.socket_type.name();
+        errno.ending().unwrap_or_else(|| Error::Receive {
+            socket_type,
+            reason: match errno {
+                Errno::FSM if self.socket_type == SocketType::Req => {
+                    Reason::explained(errno, "a request has to be sent first")
+                }
+                Errno::FSM => {
+                    Reason::explained(errno, "the reply to the last request has to be sent first")
+                }
+                Errno(libc::ENOTSUP) => Reason::explained(errno, "this type of socket only sends"),
+                _ => errno.into(),
+            },
+        })
+    }
+}
+
+fn one_frame(mut msg: ZMsg) -> Result<ZFrame> {
+    match (msg.pop_front(), msg.is_empty()) {
+        (Some(frame), true) => Ok(frame),
+        (first, _) => Err(unexpected("one frame", first.into_iter().chain(msg))),
+    }
+}
+
+fn one_text(msg: ZMsg) -> Result<String> {
+    let frame = one_frame(msg)?;
+    match frame.as_str() {
+        Ok(text) => Ok(text.to_owned()),
+        Err(_) => Err(unexpected("one frame of UTF-8 text", [frame])),
+    }
+}
+
+fn unexpected(expected: &'static str, frames: impl IntoIterator<Item = ZFrame>) -> Error {
+    let frames = frames.into_iter().map(|frame| frame.to_vec()).collect();
+    Error::Unexpected { expected, frames }
+}
+
+/// How long an operation may wait.
+#[derive(Clone, Copy)]
+enum Wait {
+    Not,
+    Until(Option<Instant>),
+    /// As the socket option says, read only when it comes to waiting.
+    AsSet(u32),
+}
+
+/// # Waiting
+impl ZSock {
+    /// What the socket is ready for now (`ZMQ_EVENTS`).
+    ///
+    /// # Errors
+    /// [`Error::Terminated`], [`Error::Forked`].
+    pub fn events(&self) -> Result<Events> {
+        let events = retry(|| self.raw.get_int(zmq_sys::ZMQ_EVENTS));
+        let events = events.map_err(|errno| self.cannot_receive(errno))?;
+        Ok(Events(events as u8 & (Events::READABLE | Events::WRITABLE).0))
+    }
+
+    /// Attempts an operation until it does not block, sleeping between attempts on the socket's
+    /// descriptor and the interrupt's. An error that the operation gives is left as its number.
+    #[inline]
+    fn in_time<T>(
+        &self,
+        wait: Wait,
+        direction: i16,
+        mut attempt: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Result<Error, Errno>> {
+        let blocking = !matches!(wait, Wait::Not);
+        if blocking && self.stop.get() == Stop::OnInterrupt && interrupt::is_interrupted() {
+            return Err(Ok(Error::Interrupted));
+        }
+        match attempt() {
+            Err(Errno::AGAIN) if blocking => self.sleep_and_attempt(wait, direction, attempt),
+            done => done.map_err(Err),
+        }
+    }
+
+    #[cold]
+    fn sleep_and_attempt<T>(
+        &self,
+        wait: Wait,
+        direction: i16,
+        mut attempt: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Result<Error, Errno>> {
+        let deadline = match wait {
+            Wait::Not => Some(Instant::now()),
+            Wait::Until(deadline) => deadline,
+            Wait::AsSet(option) => {
+                let millis = self.raw.get_int(option).map_err(Err)?;
+                u64::try_from(millis).ok().and_then(|ms| clock::deadline(Duration::from_millis(ms)))
+            }
+        };
+        let mut slots = [interrupt::readable(self.fd); 2];
+        loop {
+            if !interrupt::wait(&mut slots, deadline, self.stop.get()).map_err(Ok)? {
+                return Err(Ok(Error::Timeout));
+            }
+            // A send takes libzmq's news only once a millisecond; asking for the events takes
+            // them always, and quiets the descriptor.
+            if direction == libc::POLLOUT {
+                retry(|| self.raw.get_int(zmq_sys::ZMQ_EVENTS)).map_err(Err)?;
+            }
+            match attempt() {
+                Err(Errno::AGAIN) => {}
+                done => return done.map_err(Err),
+            }
+        }
+    }
+}
+
+/// The descriptor that libzmq makes readable when the socket may have become ready (`ZMQ_FD`), for
+/// an event loop of one's own.
+///
+/// It is edge-triggered: any operation on the socket can take the edge away, so look at
+/// [`events`](ZSock::events) after every operation and before every sleep, and never read from it.
+impl AsFd for ZSock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        ffi::borrow_socket_fd(&self.raw, self.fd)
+    }
+}
+
+impl AsRawFd for ZSock {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd
+    }
+}
+
+impl fmt::Debug for ZSock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bound = self.bound.borrow();
+        f.debug_struct("ZSock")
+            .field("type", &self.socket_type.name())
+            .field("bound", &bound.iter().map(|bound| &bound.real).collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for ZSock {
+    fn drop(&mut self) {
+        // In the child of a fork all of this is the parent's.
+        if self.raw.check_process().is_err() {
+            return;
+        }
+        for bound in std::mem::take(&mut *self.bound.borrow_mut()) {
+            // libzmq frees the name when its reaper thread comes to it: too late for whoever binds
+            // it next.
+            if let Some(name) =
+                bound.real.strip_prefix("inproc://").and(endpoint::checked(&bound.real).ok())
+            {
+                let _ = self.raw.unbind(&name);
+            }
+            self.released(bound);
+        }
+        if let Some(context) = &self.context {
+            if self.has_sent.get() {
+                let linger = self.linger().ok().flatten();
+                let endpoint = self.last_endpoint().ok().flatten().unwrap_or_default();
+                context.lingers(format!("a {} socket at {endpoint}", self.socket_type), linger);
+            }
+            context.closed();
+        }
+    }
+}
+
+/// What a socket or descriptor is ready for, or is waited on for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Events(u8);
+
+impl Events {
+    /// There is a message to receive, or input to read.
+    pub const READABLE: Events = Events(zmq_sys::ZMQ_POLLIN as u8);
+    /// There is room to send, or to write.
+    pub const WRITABLE: Events = Events(zmq_sys::ZMQ_POLLOUT as u8);
+    /// A descriptor is broken or its other end has hung up. Never waited on, always told.
+    pub const ERROR: Events = Events(zmq_sys::ZMQ_POLLERR as u8);
+
+    pub(crate) const NONE: Events = Events(0);
+
+    /// Whether all of `events` are among these.
+    pub fn contains(self, events: Events) -> bool {
+        self.0 & events.0 == events.0
+    }
+
+    /// Whether there is something to receive or read.
+    pub fn is_readable(self) -> bool {
+        self.contains(Events::READABLE)
+    }
+
+    /// Whether there is room to send or write.
+    pub fn is_writable(self) -> bool {
+        self.contains(Events::WRITABLE)
+    }
+
+    /// Whether a descriptor is broken or its other end has hung up.
+    pub fn is_error(self) -> bool {
+        self.contains(Events::ERROR)
+    }
+
+    pub(crate) fn and(self, events: Events) -> Events {
+        Events(self.0 & events.0)
+    }
+
+    pub(crate) fn to_poll(self) -> i16 {
+        let bit = |event, poll| if self.contains(event) { poll } else { 0 };
+        bit(Events::READABLE, libc::POLLIN) | bit(Events::WRITABLE, libc::POLLOUT)
+    }
+
+    pub(crate) fn from_poll(poll: i16) -> Events {
+        let event = |bits, event| if poll & bits != 0 { event } else { Events::NONE };
+        event(libc::POLLIN, Events::READABLE)
+            | event(libc::POLLOUT, Events::WRITABLE)
+            | event(libc::POLLERR | libc::POLLHUP | libc::POLLNVAL, Events::ERROR)
+    }
+}
+
+impl BitOr for Events {
+    type Output = Events;
+
+    fn bitor(self, other: Events) -> Events {
+        Events(self.0 | other.0)
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = [
+            (Events::READABLE, "READABLE"),
+            (Events::WRITABLE, "WRITABLE"),
+            (Events::ERROR, "ERROR"),
+        ]
+        .into_iter()
+        .filter(|(event, _)| self.contains(*event))
+        .map(|(_, name)| name)
+        .collect();
+        write!(f, "Events({})", names.join(" | "))
+    }
+}
