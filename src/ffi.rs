@@ -142,27 +142,27 @@ impl RawMsg {
 
     /// Another message with the same content, shared where it is not inline.
     pub(crate) fn copy(&self) -> RawMsg {
+        let mut copy = RawMsg::empty();
         let _exclusive = self.copy_lock();
         // SAFETY: the lock makes this the only thread that writes to the message.
-        unsafe { self.copy_unlocked() }
+        unsafe { self.copy_unlocked(&mut copy) };
+        copy
     }
 
-    /// As [`copy`](RawMsg::copy), for the sole user of the message.
+    /// Puts a copy in place of `copy`, for the sole user of the message.
     #[inline]
-    pub(crate) fn copy_mut(&mut self) -> RawMsg {
+    pub(crate) fn copy_to(&mut self, copy: &mut RawMsg) {
         // SAFETY: `&mut self` makes this the only thread that has the message.
-        unsafe { self.copy_unlocked() }
+        unsafe { self.copy_unlocked(copy) };
     }
 
     /// # Safety
     /// No other thread copies this message or reads its flags meanwhile.
     #[inline]
-    unsafe fn copy_unlocked(&self) -> RawMsg {
-        let mut copy = RawMsg::empty();
+    unsafe fn copy_unlocked(&self, copy: &mut RawMsg) {
         // SAFETY: both messages are initialised; of the source only flags and reference count
         // change, which the caller keeps from racing. It fails only on uninitialised messages.
         unsafe { zmq_sys::zmq_msg_copy(copy.0.as_mut_ptr(), self.as_ptr().cast_mut()) };
-        copy
     }
 
     /// Whether more frames of the same message followed when it was received.

@@ -17,7 +17,7 @@ pub use context::{Builder, ZContext};
 pub use endpoint::Attach;
 pub use error::{Error, Reason, Result, SendError};
 pub use frame::ZFrame;
-pub use msg::ZMsg;
+pub use msg::{IntoIter, Iter, ZMsg};
 pub use options::{Mechanism, NameType};
 pub use poller::ZPoller;
 pub use socket::{Events, SocketType, ZSock};

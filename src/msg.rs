@@ -1,6 +1,5 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::collections::vec_deque;
 use std::fmt;
 use std::str::FromStr;
 
@@ -40,7 +39,10 @@ use crate::frame::ZFrame;
 /// ```
 #[derive(Clone, Default)]
 pub struct ZMsg {
-    frames: VecDeque<ZFrame>,
+    /// Kept apart so that a message of one frame needs no allocation. None only if `rest` is
+    /// empty.
+    first: Option<ZFrame>,
+    rest: VecDeque<ZFrame>,
     /// How many frames were taken from the front: errors number a frame as it was received.
     popped: usize,
 }
@@ -53,49 +55,56 @@ impl ZMsg {
 
     /// A message of no frames with room for `frames` of them.
     pub fn with_capacity(frames: usize) -> ZMsg {
-        ZMsg { frames: VecDeque::with_capacity(frames), popped: 0 }
+        ZMsg { rest: VecDeque::with_capacity(frames.saturating_sub(1)), ..ZMsg::default() }
     }
 
     /// How many frames there are.
     #[doc(alias = "zmsg_size")]
     pub fn len(&self) -> usize {
-        self.frames.len()
+        usize::from(self.first.is_some()) + self.rest.len()
     }
 
     /// Whether there is no frame.
     pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+        self.first.is_none()
     }
 
     /// How many bytes all frames hold together.
     pub fn content_size(&self) -> usize {
-        self.frames.iter().map(|frame| frame.len()).sum()
+        self.iter().map(|frame| frame.len()).sum()
     }
 
     /// Puts a frame in front of the others.
     #[doc(alias("zmsg_push", "zmsg_prepend"))]
     pub fn push_front(&mut self, frame: impl Into<ZFrame>) {
-        self.frames.push_front(frame.into());
+        if let Some(second) = self.first.replace(frame.into()) {
+            self.rest.push_front(second);
+        }
         self.popped = self.popped.saturating_sub(1);
     }
 
     /// Puts a frame behind the others.
     #[doc(alias("zmsg_add", "zmsg_append"))]
     pub fn push_back(&mut self, frame: impl Into<ZFrame>) {
-        self.frames.push_back(frame.into());
+        if self.first.is_none() {
+            self.first = Some(frame.into());
+        } else {
+            self.rest.push_back(frame.into());
+        }
     }
 
     /// Takes the first frame.
     #[doc(alias = "zmsg_pop")]
     pub fn pop_front(&mut self) -> Option<ZFrame> {
-        let frame = self.frames.pop_front()?;
+        let frame = self.first.take()?;
+        self.first = self.rest.pop_front();
         self.popped += 1;
         Some(frame)
     }
 
     /// Takes the last frame.
     pub fn pop_back(&mut self) -> Option<ZFrame> {
-        self.frames.pop_back()
+        self.rest.pop_back().or_else(|| self.first.take())
     }
 
     /// Puts `frame` and an empty delimiter in front: the envelope of a reply to `frame`.
@@ -116,47 +125,54 @@ impl ZMsg {
 
     /// The first frame.
     pub fn first(&self) -> Option<&ZFrame> {
-        self.frames.front()
+        self.first.as_ref()
     }
 
     /// The first frame, to [`reset`](ZFrame::reset) it.
     pub fn first_mut(&mut self) -> Option<&mut ZFrame> {
-        self.frames.front_mut()
+        self.first.as_mut()
     }
 
     /// The last frame.
     pub fn last(&self) -> Option<&ZFrame> {
-        self.frames.back()
+        self.rest.back().or(self.first.as_ref())
     }
 
     /// The last frame, to [`reset`](ZFrame::reset) it.
     pub fn last_mut(&mut self) -> Option<&mut ZFrame> {
-        self.frames.back_mut()
+        self.rest.back_mut().or(self.first.as_mut())
     }
 
     /// The frame at `index`, counted from 0 at the front.
     pub fn get(&self, index: usize) -> Option<&ZFrame> {
-        self.frames.get(index)
+        match index.checked_sub(1) {
+            None => self.first.as_ref(),
+            Some(index) => self.rest.get(index),
+        }
     }
 
     /// Takes the frame at `index` out of the message.
     pub fn remove(&mut self, index: usize) -> Option<ZFrame> {
-        self.frames.remove(index)
+        match index.checked_sub(1) {
+            None => self.pop_front(),
+            Some(index) => self.rest.remove(index),
+        }
     }
 
     /// The frames from first to last.
-    pub fn iter(&self) -> vec_deque::Iter<'_, ZFrame> {
-        self.frames.iter()
+    pub fn iter(&self) -> Iter<'_> {
+        self.first.iter().chain(&self.rest)
     }
 
     /// The frames from first to last, to [`reset`](ZFrame::reset) them.
-    pub fn iter_mut(&mut self) -> vec_deque::IterMut<'_, ZFrame> {
-        self.frames.iter_mut()
+    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut ZFrame> {
+        self.first.iter_mut().chain(&mut self.rest)
     }
 
     /// Takes all frames out.
     pub fn clear(&mut self) {
-        self.frames.clear();
+        self.first = None;
+        self.rest.clear();
     }
 
     /// Takes the first frame as text.
@@ -260,9 +276,9 @@ impl ZMsg {
     /// The status, if the message is a [`signal`](ZMsg::signal).
     #[doc(alias = "zmsg_signal")]
     pub fn signal_status(&self) -> Option<u8> {
-        let [frame] = self.frames.as_slices().0 else { return None };
+        let frame = self.first.as_ref().filter(|_| self.rest.is_empty())?;
         let value = u64::from_ne_bytes((**frame).try_into().ok()?);
-        (self.len() == 1 && value & !0xFF == SIGNAL).then_some(value as u8)
+        (value & !0xFF == SIGNAL).then_some(value as u8)
     }
 
     /// The message as the guide dumps it: a line of 40 dashes, then a line per frame, its length
@@ -284,11 +300,31 @@ impl ZMsg {
         Dump(self)
     }
 
-    /// The frames, for a socket to receive into and send from.
-    pub(crate) fn frames_mut(&mut self) -> &mut VecDeque<ZFrame> {
-        &mut self.frames
+    /// Room for one more frame at the back, for a socket to receive into.
+    #[inline]
+    pub(crate) fn next_back(&mut self) -> &mut ZFrame {
+        if self.first.is_none() {
+            self.first.insert(ZFrame::empty())
+        } else {
+            if self.rest.is_empty() {
+                self.rest.reserve(TYPICAL_REST);
+            }
+            self.rest.push_back(ZFrame::empty());
+            self.rest.back_mut().expect("it was just pushed")
+        }
     }
 }
+
+/// Most messages of several frames have no more than this behind the first.
+const TYPICAL_REST: usize = 4;
+
+/// The frames of a message by reference.
+pub type Iter<'a> =
+    std::iter::Chain<std::option::Iter<'a, ZFrame>, std::collections::vec_deque::Iter<'a, ZFrame>>;
+
+/// The frames of a message by value.
+pub type IntoIter =
+    std::iter::Chain<std::option::IntoIter<ZFrame>, std::collections::vec_deque::IntoIter<ZFrame>>;
 
 /// CZMQ's mark of a signal; the last byte is the status. The 8 bytes are in the machine's order.
 const SIGNAL: u64 = 0x7766_5544_3322_1100;
@@ -304,13 +340,13 @@ impl fmt::Display for Dump<'_> {
 
 impl fmt::Debug for ZMsg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.frames).finish()
+        f.debug_list().entries(self).finish()
     }
 }
 
 impl PartialEq for ZMsg {
     fn eq(&self, other: &ZMsg) -> bool {
-        self.frames == other.frames
+        self.first == other.first && self.rest == other.rest
     }
 }
 
@@ -318,30 +354,31 @@ impl Eq for ZMsg {}
 
 impl<T: Into<ZFrame>> FromIterator<T> for ZMsg {
     fn from_iter<I: IntoIterator<Item = T>>(frames: I) -> ZMsg {
-        ZMsg { frames: frames.into_iter().map(Into::into).collect(), popped: 0 }
+        let mut frames = frames.into_iter().map(Into::into);
+        ZMsg { first: frames.next(), rest: frames.collect(), popped: 0 }
     }
 }
 
 impl<T: Into<ZFrame>> Extend<T> for ZMsg {
     fn extend<I: IntoIterator<Item = T>>(&mut self, frames: I) {
-        self.frames.extend(frames.into_iter().map(Into::into));
+        frames.into_iter().for_each(|frame| self.push_back(frame));
     }
 }
 
 impl IntoIterator for ZMsg {
     type Item = ZFrame;
-    type IntoIter = vec_deque::IntoIter<ZFrame>;
+    type IntoIter = IntoIter;
 
-    fn into_iter(self) -> Self::IntoIter {
-        self.frames.into_iter()
+    fn into_iter(self) -> IntoIter {
+        self.first.into_iter().chain(self.rest)
     }
 }
 
 impl<'a> IntoIterator for &'a ZMsg {
     type Item = &'a ZFrame;
-    type IntoIter = vec_deque::Iter<'a, ZFrame>;
+    type IntoIter = Iter<'a>;
 
-    fn into_iter(self) -> Self::IntoIter {
+    fn into_iter(self) -> Iter<'a> {
         self.iter()
     }
 }
@@ -358,7 +395,7 @@ macro_rules! from_one_frame {
         impl From<$type> for ZMsg {
             /// A message of one frame.
             fn from(content: $type) -> ZMsg {
-                ZMsg::from([ZFrame::from(content)])
+                ZMsg { first: Some(content.into()), ..ZMsg::default() }
             }
         }
     )*};
@@ -369,7 +406,7 @@ from_one_frame!(ZFrame, Vec<u8>, Box<[u8]>, String, &'static str, &'static [u8],
 impl<const N: usize> From<&'static [u8; N]> for ZMsg {
     /// A message of one frame.
     fn from(content: &'static [u8; N]) -> ZMsg {
-        ZMsg::from([ZFrame::from(content)])
+        ZMsg::from(ZFrame::from(content))
     }
 }
 

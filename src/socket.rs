@@ -11,7 +11,7 @@ use crate::clock;
 use crate::context::ZContext;
 use crate::endpoint::{self, Attach, IpcFile, PortRange};
 use crate::error::{Errno, Error, Reason, Result, SendError};
-use crate::ffi::{self, RawSocket, retry};
+use crate::ffi::{self, RawMsg, RawSocket, retry};
 use crate::frame::ZFrame;
 use crate::interrupt::{self, Stop};
 use crate::msg::ZMsg;
@@ -593,37 +593,39 @@ impl ZSock {
     /// when it accepts it, and may still refuse a later one.
     #[inline]
     fn send_all(&self, msg: &mut ZMsg) -> Result<(), Errno> {
-        let frames = msg.frames_mut();
-        let Some(last) = frames.len().checked_sub(1) else { return Ok(()) };
-        for (index, frame) in frames.iter_mut().enumerate() {
-            let more = index < last;
-            let sent = retry(|| {
-                if more {
-                    self.raw.send(&mut frame.raw_mut().copy_mut(), true)
-                } else {
-                    self.raw.send(frame.raw_mut(), false)
-                }
+        let last = msg.len().saturating_sub(1);
+        if last > 0 {
+            let mut copy = RawMsg::empty();
+            let refused = msg.iter_mut().take(last).enumerate().find_map(|(index, frame)| {
+                frame.raw_mut().copy_to(&mut copy);
+                retry(|| self.raw.send(&mut copy, true)).err().map(|errno| (index, errno))
             });
-            if let Err(errno) = sent {
+            if let Some((index, errno)) = refused {
                 return self.abandon(msg, index, errno);
             }
         }
-        self.has_sent.set(true);
+        if let Some(frame) = msg.last_mut() {
+            if let Err(errno) = retry(|| self.raw.send(frame.raw_mut(), false)) {
+                return self.abandon(msg, last, errno);
+            }
+            self.has_sent.set(true);
+        }
         Ok(())
     }
 
     /// The peer went away between two frames. libzmq has taken back those that it had accepted;
     /// PUSH, DEALER and REQ then swallow frames up to the end of a message, so they must get one.
     #[cold]
-    fn abandon(&self, msg: &mut ZMsg, refused: usize, errno: Errno) -> Result<(), Errno> {
+    fn abandon(&self, msg: &ZMsg, refused: usize, errno: Errno) -> Result<(), Errno> {
         let last = msg.len() - 1;
         let swallows =
             matches!(self.socket_type, SocketType::Push | SocketType::Dealer | SocketType::Req);
         if refused == 0 || refused == last || errno != Errno::AGAIN || !swallows {
             return Err(errno);
         }
-        for (index, frame) in msg.frames_mut().iter_mut().enumerate().skip(refused + 1) {
-            retry(|| self.raw.send(&mut frame.raw_mut().copy_mut(), index < last))?;
+        for (index, frame) in msg.iter().enumerate().skip(refused + 1) {
+            let mut copy = frame.clone();
+            retry(|| self.raw.send(copy.raw_mut(), index < last))?;
         }
         // A REQ has made its request by now, and lost it as it would in a peer that dies.
         if self.socket_type == SocketType::Req { Ok(()) } else { Err(errno) }
@@ -749,26 +751,25 @@ impl ZSock {
     }
 
     fn recv_within(&self, wait: Wait) -> Result<ZMsg> {
-        self.in_time(wait, libc::POLLIN, || self.recv_all())
-            .map_err(|error| error.unwrap_or_else(|errno| self.cannot_receive(errno)))
+        let mut msg = ZMsg::new();
+        match self.in_time(wait, libc::POLLIN, || self.recv_all(&mut msg)) {
+            Ok(()) => Ok(msg),
+            Err(error) => Err(error.unwrap_or_else(|errno| self.cannot_receive(errno))),
+        }
     }
 
     /// Receives every frame without waiting. libzmq passes messages on whole: when the first
     /// frame is there, so are the others.
     #[inline]
-    fn recv_all(&self) -> Result<ZMsg, Errno> {
-        let mut frame = ZFrame::empty();
-        retry(|| self.raw.recv(frame.raw_mut()))?;
-        let mut more = frame.raw_mut().more_mut();
-        let mut msg = ZMsg::new();
-        msg.frames_mut().push_back(frame);
-        while more {
-            let mut frame = ZFrame::empty();
-            retry(|| self.raw.recv(frame.raw_mut()))?;
-            more = frame.raw_mut().more_mut();
-            msg.frames_mut().push_back(frame);
+    fn recv_all(&self, msg: &mut ZMsg) -> Result<(), Errno> {
+        msg.clear();
+        loop {
+            let frame = msg.next_back().raw_mut();
+            retry(|| self.raw.recv(frame))?;
+            if !frame.more_mut() {
+                return Ok(());
+            }
         }
-        Ok(msg)
     }
 
     #[cold]
