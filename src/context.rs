@@ -20,7 +20,7 @@ use crate::interrupt;
 ///
 /// Ending waits for what sockets have sent and libzmq has not yet handed to the network, at most
 /// as long as each socket's linger (`ZMQ_LINGER`), counted from when the socket was dropped. zkit
-/// gives every socket a linger of one second; [`Builder::linger`] and
+/// gives every socket a linger of one second; [`ContextBuilder::linger`] and
 /// [`ZSock::set_linger`](crate::ZSock::set_linger) change that. What is given up is said with
 /// `log::warn!`. Only a linger of `None`, which must be asked for, can wait for ever.
 ///
@@ -65,8 +65,8 @@ impl ZContext {
     ///     .build()?;
     /// # Ok::<(), zkit::Error>(())
     /// ```
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> ContextBuilder {
+        ContextBuilder::default()
     }
 
     /// The context of [`ZSock`](crate::ZSock)'s own constructors, made as by
@@ -147,16 +147,16 @@ impl fmt::Debug for ZContext {
 /// Settings of a [`ZContext`] to be.
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct Builder {
+pub struct ContextBuilder {
     io_threads: u32,
     max_sockets: u32,
     linger: Option<Duration>,
     signals: bool,
 }
 
-impl Default for Builder {
-    fn default() -> Builder {
-        Builder {
+impl Default for ContextBuilder {
+    fn default() -> ContextBuilder {
+        ContextBuilder {
             io_threads: zmq_sys::ZMQ_IO_THREADS_DFLT,
             max_sockets: zmq_sys::ZMQ_MAX_SOCKETS_DFLT,
             linger: Some(Duration::from_secs(1)),
@@ -165,31 +165,31 @@ impl Default for Builder {
     }
 }
 
-impl Builder {
+impl ContextBuilder {
     /// How many threads do libzmq's network work (`ZMQ_IO_THREADS`). One serves about a gigabyte
     /// a second; a program that only uses `inproc` needs none. Default 1.
-    pub fn io_threads(mut self, threads: u32) -> Builder {
+    pub fn io_threads(mut self, threads: u32) -> ContextBuilder {
         self.io_threads = threads;
         self
     }
 
     /// How many sockets may be open at a time (`ZMQ_MAX_SOCKETS`). Each takes one or two
     /// descriptors, of which the system limits the number, too. Default 1023.
-    pub fn max_sockets(mut self, sockets: u32) -> Builder {
+    pub fn max_sockets(mut self, sockets: u32) -> ContextBuilder {
         self.max_sockets = sockets;
         self
     }
 
     /// The linger that sockets start with: how long after a socket's drop its unsent messages are
     /// still worth sending. `None` is for ever. Rounded up to the millisecond. Default one second.
-    pub fn linger(mut self, linger: Option<Duration>) -> Builder {
+    pub fn linger(mut self, linger: Option<Duration>) -> ContextBuilder {
         self.linger = linger;
         self
     }
 
     /// Whether to have SIGINT and SIGTERM caught (see [`interrupt`]). Default
     /// yes. Signal handlers belong to the process: one context that asks for them is enough.
-    pub fn signals(mut self, signals: bool) -> Builder {
+    pub fn signals(mut self, signals: bool) -> ContextBuilder {
         self.signals = signals;
         self
     }

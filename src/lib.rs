@@ -13,11 +13,11 @@ mod options;
 mod poller;
 mod socket;
 
-pub use context::{Builder, ZContext};
+pub use context::{ContextBuilder, ZContext};
 pub use endpoint::Attach;
 pub use error::{Error, Reason, Result, SendError};
 pub use frame::ZFrame;
-pub use msg::{IntoIter, Iter, ZMsg};
+pub use msg::ZMsg;
 pub use options::{Mechanism, NameType};
 pub use poller::ZPoller;
 pub use socket::{Events, SocketType, ZSock};

@@ -1,6 +1,8 @@
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
@@ -42,7 +44,7 @@ pub struct ZMsg {
     /// Kept apart so that a message of one frame needs no allocation. None only if `rest` is
     /// empty.
     first: Option<ZFrame>,
-    rest: VecDeque<ZFrame>,
+    rest: Rest,
     /// How many frames were taken from the front: errors number a frame as it was received.
     popped: usize,
 }
@@ -55,7 +57,7 @@ impl ZMsg {
 
     /// A message of no frames with room for `frames` of them.
     pub fn with_capacity(frames: usize) -> ZMsg {
-        ZMsg { rest: VecDeque::with_capacity(frames.saturating_sub(1)), ..ZMsg::default() }
+        ZMsg { rest: Rest::with_capacity(frames.saturating_sub(1)), ..ZMsg::default() }
     }
 
     /// How many frames there are.
@@ -160,13 +162,13 @@ impl ZMsg {
     }
 
     /// The frames from first to last.
-    pub fn iter(&self) -> Iter<'_> {
-        self.first.iter().chain(&self.rest)
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &ZFrame> {
+        self.into_iter()
     }
 
     /// The frames from first to last, to [`reset`](ZFrame::reset) them.
     pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut ZFrame> {
-        self.first.iter_mut().chain(&mut self.rest)
+        self.first.iter_mut().chain(&mut *self.rest)
     }
 
     /// Takes all frames out.
@@ -300,30 +302,83 @@ impl ZMsg {
         Dump(self)
     }
 
-    /// Room for one more frame at the back, for a socket to receive into.
+    /// The frames as they are kept, for a socket to send.
     #[inline]
-    pub(crate) fn next_back(&mut self) -> &mut ZFrame {
-        if self.first.is_none() {
-            self.first.insert(ZFrame::empty())
-        } else {
-            if self.rest.is_empty() {
-                self.rest.reserve(TYPICAL_REST);
-            }
-            self.rest.push_back(ZFrame::empty());
-            self.rest.back_mut().expect("it was just pushed")
+    pub(crate) fn parts_mut(&mut self) -> (Option<&mut ZFrame>, &mut VecDeque<ZFrame>) {
+        (self.first.as_mut(), &mut self.rest)
+    }
+
+    /// Where to receive the first frame.
+    #[inline]
+    pub(crate) fn first_slot(&mut self) -> &mut ZFrame {
+        self.first.get_or_insert_default()
+    }
+
+    /// Where to receive the frames behind the first.
+    #[inline]
+    pub(crate) fn rest_slots(&mut self) -> &mut VecDeque<ZFrame> {
+        self.rest = Rest::with_capacity(1);
+        &mut self.rest
+    }
+}
+
+/// The frames behind the first. A thread keeps the memory of the last one that it dropped for the
+/// next: messages of several frames come and go all the time.
+#[derive(Clone, Default, PartialEq)]
+struct Rest(VecDeque<ZFrame>);
+
+thread_local! {
+    static SPARE: Cell<VecDeque<ZFrame>> = const { Cell::new(VecDeque::new()) };
+}
+
+impl Rest {
+    /// Most messages of several frames have no more than this behind the first.
+    const TYPICAL: usize = 4;
+    /// More memory than this is not kept.
+    const KEPT: usize = 64;
+
+    #[inline]
+    fn with_capacity(frames: usize) -> Rest {
+        if frames == 0 {
+            return Rest::default();
+        }
+        let mut rest = SPARE.try_with(Cell::take).unwrap_or_default();
+        rest.reserve(frames.max(Rest::TYPICAL));
+        Rest(rest)
+    }
+}
+
+impl Drop for Rest {
+    #[inline]
+    fn drop(&mut self) {
+        if (1..=Rest::KEPT).contains(&self.0.capacity()) {
+            self.0.clear();
+            // Too late in the life of the thread, the memory is freed as usual.
+            let _ = SPARE.try_with(|spare| spare.set(std::mem::take(&mut self.0)));
         }
     }
 }
 
-/// Most messages of several frames have no more than this behind the first.
-const TYPICAL_REST: usize = 4;
+impl Deref for Rest {
+    type Target = VecDeque<ZFrame>;
+
+    fn deref(&self) -> &VecDeque<ZFrame> {
+        &self.0
+    }
+}
+
+impl DerefMut for Rest {
+    fn deref_mut(&mut self) -> &mut VecDeque<ZFrame> {
+        &mut self.0
+    }
+}
 
 /// The frames of a message by reference.
-pub type Iter<'a> =
+type Iter<'a> =
     std::iter::Chain<std::option::Iter<'a, ZFrame>, std::collections::vec_deque::Iter<'a, ZFrame>>;
 
 /// The frames of a message by value.
-pub type IntoIter =
+type IntoIter =
     std::iter::Chain<std::option::IntoIter<ZFrame>, std::collections::vec_deque::IntoIter<ZFrame>>;
 
 /// CZMQ's mark of a signal; the last byte is the status. The 8 bytes are in the machine's order.
@@ -354,8 +409,13 @@ impl Eq for ZMsg {}
 
 impl<T: Into<ZFrame>> FromIterator<T> for ZMsg {
     fn from_iter<I: IntoIterator<Item = T>>(frames: I) -> ZMsg {
-        let mut frames = frames.into_iter().map(Into::into);
-        ZMsg { first: frames.next(), rest: frames.collect(), popped: 0 }
+        let mut frames = frames.into_iter();
+        let first = frames.next().map(Into::into);
+        let mut rest = Rest::with_capacity(frames.size_hint().0);
+        for frame in frames {
+            rest.push_back(frame.into());
+        }
+        ZMsg { first, rest, popped: 0 }
     }
 }
 
@@ -370,7 +430,7 @@ impl IntoIterator for ZMsg {
     type IntoIter = IntoIter;
 
     fn into_iter(self) -> IntoIter {
-        self.first.into_iter().chain(self.rest)
+        self.first.into_iter().chain(std::mem::take(&mut { self.rest }.0))
     }
 }
 
@@ -379,7 +439,7 @@ impl<'a> IntoIterator for &'a ZMsg {
     type IntoIter = Iter<'a>;
 
     fn into_iter(self) -> Iter<'a> {
-        self.iter()
+        self.first.iter().chain(&*self.rest)
     }
 }
 
@@ -411,12 +471,17 @@ impl<const N: usize> From<&'static [u8; N]> for ZMsg {
 }
 
 macro_rules! from_tuple {
-    ($($type:ident)*) => {
-        impl<$($type: Into<ZFrame>),*> From<($($type,)*)> for ZMsg {
+    ($first:ident $($rest:ident)*) => {
+        impl<$first: Into<ZFrame>, $($rest: Into<ZFrame>),*> From<($first, $($rest,)*)> for ZMsg {
             /// A frame from each element.
-            #[allow(non_snake_case, reason = "the elements are named as their types")]
-            fn from(($($type,)*): ($($type,)*)) -> ZMsg {
-                ZMsg::from([$($type.into() as ZFrame),*])
+            #[inline]
+            #[allow(non_snake_case, unused_mut, reason = "the elements are named as their types")]
+            fn from(($first, $($rest,)*): ($first, $($rest,)*)) -> ZMsg {
+                let count = <[&str]>::len(&[$(stringify!($rest)),*]);
+                let mut rest = Rest::with_capacity(count);
+                let first = Some($first.into());
+                $(rest.push_back($rest.into());)*
+                ZMsg { first, rest, popped: 0 }
             }
         }
     };

@@ -593,24 +593,30 @@ impl ZSock {
     /// when it accepts it, and may still refuse a later one.
     #[inline]
     fn send_all(&self, msg: &mut ZMsg) -> Result<(), Errno> {
-        let last = msg.len().saturating_sub(1);
-        if last > 0 {
-            let mut copy = RawMsg::empty();
-            let refused = msg.iter_mut().take(last).enumerate().find_map(|(index, frame)| {
-                frame.raw_mut().copy_to(&mut copy);
-                retry(|| self.raw.send(&mut copy, true)).err().map(|errno| (index, errno))
-            });
-            if let Some((index, errno)) = refused {
-                return self.abandon(msg, index, errno);
+        let (Some(first), rest) = msg.parts_mut() else { return Ok(()) };
+        let sent = match rest.len().checked_sub(1) {
+            None => retry(|| self.raw.send(first.raw_mut(), false)).map_err(|errno| (0, errno)),
+            Some(last) => {
+                let mut copy = RawMsg::empty();
+                let mut send_copy = |index: usize, frame: &mut ZFrame| {
+                    frame.raw_mut().copy_to(&mut copy);
+                    retry(|| self.raw.send(&mut copy, true)).map_err(|errno| (index, errno))
+                };
+                send_copy(0, first)
+                    .and_then(|()| (0..last).try_for_each(|i| send_copy(i + 1, &mut rest[i])))
+                    .and_then(|()| {
+                        retry(|| self.raw.send(rest[last].raw_mut(), false))
+                            .map_err(|errno| (last + 1, errno))
+                    })
             }
-        }
-        if let Some(frame) = msg.last_mut() {
-            if let Err(errno) = retry(|| self.raw.send(frame.raw_mut(), false)) {
-                return self.abandon(msg, last, errno);
+        };
+        match sent {
+            Ok(()) => {
+                self.has_sent.set(true);
+                Ok(())
             }
-            self.has_sent.set(true);
+            Err((refused, errno)) => self.abandon(msg, refused, errno),
         }
-        Ok(())
     }
 
     /// The peer went away between two frames. libzmq has taken back those that it had accepted;
@@ -759,17 +765,24 @@ impl ZSock {
     }
 
     /// Receives every frame without waiting. libzmq passes messages on whole: when the first
-    /// frame is there, so are the others.
+    /// frame is there, so are the others. Each is received where it stays: moving what libzmq has
+    /// just written stalls the processor.
     #[inline]
     fn recv_all(&self, msg: &mut ZMsg) -> Result<(), Errno> {
-        msg.clear();
-        loop {
-            let frame = msg.next_back().raw_mut();
-            retry(|| self.raw.recv(frame))?;
-            if !frame.more_mut() {
-                return Ok(());
+        let first = msg.first_slot().raw_mut();
+        retry(|| self.raw.recv(first))?;
+        if first.more_mut() {
+            let rest = msg.rest_slots();
+            loop {
+                rest.push_back(ZFrame::empty());
+                let Some(frame) = rest.back_mut().map(ZFrame::raw_mut) else { break };
+                retry(|| self.raw.recv(frame))?;
+                if !frame.more_mut() {
+                    break;
+                }
             }
         }
+        Ok(())
     }
 
     #[cold]
