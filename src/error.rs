@@ -11,7 +11,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Two of these are not faults but the orderly ways out of a program: [`Error::Interrupted`]
 /// (Ctrl-C) and [`Error::Terminated`] ([`ZContext::shutdown`](crate::ZContext::shutdown));
 /// [`Error::is_ending`] is true for both.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` is the same text as `Display`, so that a `main` that returns an error, or an `unwrap`,
+/// prints a sentence.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A socket could not be bound.
@@ -228,6 +231,12 @@ impl Error {
     }
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl From<Utf8Error> for Error {
     fn from(error: Utf8Error) -> Error {
         Error::other(error)
@@ -315,7 +324,7 @@ impl<T> SendError<T> {
 
 impl<T> fmt::Debug for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SendError").field("error", &self.error).finish_non_exhaustive()
+        fmt::Display::fmt(&self.error, f)
     }
 }
 

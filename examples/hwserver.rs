@@ -1,0 +1,39 @@
+//! Hello World server: answers each "Hello" with "World".
+//!
+//!     cargo run --release --example hwserver
+//!     cargo run --release --example hwclient      # in another terminal
+
+use std::time::Duration;
+
+use clap::Parser;
+use zkit::{Result, ZContext, clock};
+
+/// Answers each request with "World", until Ctrl-C.
+#[derive(Parser)]
+struct Args {
+    /// Where to listen.
+    #[arg(default_value = "tcp://*:5555")]
+    endpoint: String,
+    /// How long the work for a reply takes, in milliseconds.
+    #[arg(default_value_t = 1000)]
+    work: u64,
+}
+
+fn main() -> Result<()> {
+    match serve(&Args::parse()) {
+        Err(error) if error.is_ending() => Ok(()), // Ctrl-C
+        ended => ended,
+    }
+}
+
+fn serve(args: &Args) -> Result<()> {
+    let ctx = ZContext::new()?;
+    let server = ctx.rep("")?;
+    println!("Listening at {}", server.bind(&args.endpoint)?);
+    loop {
+        let request = server.recv_str()?;
+        println!("Received {request}");
+        clock::sleep(Duration::from_millis(args.work))?;
+        server.send("World")?;
+    }
+}
