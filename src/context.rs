@@ -166,15 +166,15 @@ impl Default for ContextBuilder {
 }
 
 impl ContextBuilder {
-    /// How many threads do libzmq's network work (`ZMQ_IO_THREADS`). One serves about a gigabyte
-    /// a second; a program that only uses `inproc` needs none. Default 1.
+    /// How many threads do libzmq's network work (`ZMQ_IO_THREADS`), 256 at the most. One serves
+    /// about a gigabyte a second; a program that only uses `inproc` needs none. Default 1.
     pub fn io_threads(mut self, threads: u32) -> ContextBuilder {
         self.io_threads = threads;
         self
     }
 
-    /// How many sockets may be open at a time (`ZMQ_MAX_SOCKETS`). Each takes one or two
-    /// descriptors, of which the system limits the number, too. Default 1023.
+    /// How many sockets may be open at a time (`ZMQ_MAX_SOCKETS`), a million at the most. Each
+    /// takes one or two descriptors, of which the system limits the number, too. Default 1023.
     pub fn max_sockets(mut self, sockets: u32) -> ContextBuilder {
         self.max_sockets = sockets;
         self
@@ -213,14 +213,16 @@ impl ContextBuilder {
             lingering: Mutex::default(),
             started: Mutex::new(false),
         };
-        for (option, name, value) in [
-            (zmq_sys::ZMQ_IO_THREADS, "I/O threads", self.io_threads),
-            (zmq_sys::ZMQ_MAX_SOCKETS, "sockets", self.max_sockets),
+        // libzmq allocates by these numbers, and aborts where that fails.
+        for (option, name, value, least, most) in [
+            (zmq_sys::ZMQ_IO_THREADS, "I/O threads", self.io_threads, 0, 256),
+            (zmq_sys::ZMQ_MAX_SOCKETS, "sockets", self.max_sockets, 1, 1_000_000),
         ] {
-            let set = i32::try_from(value).ok().map(|value| inner.raw().set(option, value));
-            if !matches!(set, Some(Ok(()))) {
-                return Err(context(Reason::new(format!("it cannot have {value} {name}"))));
+            if !(least..=most).contains(&value) {
+                let reason = format!("{value} {name} are not between {least} and {most}");
+                return Err(context(Reason::new(reason)));
             }
+            inner.raw().set(option, value as i32).map_err(|errno| context(errno.into()))?;
         }
         if self.signals {
             interrupt::catch()?;

@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::{ManuallyDrop, MaybeUninit};
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -485,6 +485,23 @@ pub(crate) fn borrow_socket_fd(_socket: &RawSocket, fd: RawFd) -> BorrowedFd<'_>
     // SAFETY: the caller read `fd` from this socket's ZMQ_FD; libzmq closes it with the socket,
     // which the result borrows.
     unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+/// Whether a descriptor is a socket that accepts connections.
+pub(crate) fn is_listening(fd: BorrowedFd<'_>) -> bool {
+    let mut listens: c_int = 0;
+    let mut len = size_of::<c_int>() as libc::socklen_t;
+    // SAFETY: the pointers are valid for what they are said to hold; the descriptor is open.
+    let rc = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ACCEPTCONN,
+            (&raw mut listens).cast(),
+            &mut len,
+        )
+    };
+    rc == 0 && listens != 0
 }
 
 /// The system's monotonic clock, since an arbitrary point that all processes share.

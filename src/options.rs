@@ -1,10 +1,10 @@
 //! The options of a socket: one line of the table below each, typed.
 
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use crate::error::{Errno, Error, Reason, Result};
-use crate::ffi::{RawSocket, millis};
+use crate::ffi::{self, RawSocket, millis};
 use crate::socket::ZSock;
 
 /// How an option's value goes to libzmq and comes back.
@@ -471,8 +471,6 @@ content_options! {
     /// The identity by which ROUTERs know this socket (`ZMQ_IDENTITY` in older versions): 1 to 255
     /// bytes, the first not zero. Empty when none was set: then a ROUTER invents one.
     ZMQ_ROUTING_ID as bytes => identity, set_identity;
-    /// ROUTER, STREAM: the identity that the peer of the next `connect` gets.
-    ZMQ_CONNECT_ROUTING_ID as bytes => _, set_connect_routing_id;
     /// SUB: receive messages that start with these bytes; none of them is all messages. Acts at
     /// once. Also an XPUB's answer under [`set_xpub_manual`](ZSock::set_xpub_manual).
     ZMQ_SUBSCRIBE as bytes => _, subscribe;
@@ -526,21 +524,50 @@ fn get_text(socket: &RawSocket, option: u32) -> Result<Option<String>, Errno> {
 }
 
 impl ZSock {
+    /// Sets `ZMQ_CONNECT_ROUTING_ID`.
+    ///
+    /// ROUTER, STREAM: the identity that the peer of the next `connect` gets here: 1 to 255 bytes,
+    /// the first not zero. It must not be that of another peer, because libzmq then aborts the
+    /// process. zkit refuses one that it has given before and not disconnected; that of a peer who
+    /// connected from its side it cannot know.
+    ///
+    /// # Errors
+    /// [`Error::Option`] when the identity is in use or out of range, or this socket does not have
+    /// the option.
+    pub fn set_connect_routing_id(&self, identity: impl AsRef<[u8]>) -> Result<()> {
+        let (option, identity) = ("ZMQ_CONNECT_ROUTING_ID", identity.as_ref());
+        if self.has_named_peer(identity) {
+            let reason = Reason::new("a peer of this socket has that identity already");
+            return Err(self.option_error(option, reason));
+        }
+        self.raw()
+            .set_bytes(zmq_sys::ZMQ_CONNECT_ROUTING_ID, identity)
+            .map_err(|errno| self.cannot_set(option, errno.into()))?;
+        self.name_next_peer(identity);
+        Ok(())
+    }
+
     /// Sets `ZMQ_USE_FD`: a listening descriptor, as a service manager passes it, for the next
     /// `bind` to use instead of opening one. It is the socket's from then on.
     ///
     /// # Errors
-    /// [`Error::Option`] when the linked libzmq does not have the option.
+    /// [`Error::Option`] when the descriptor does not listen.
     pub fn set_use_fd(&self, descriptor: OwnedFd) -> Result<()> {
+        let option = "ZMQ_USE_FD";
+        // libzmq aborts the process on anything else.
+        if !ffi::is_listening(descriptor.as_fd()) {
+            let reason = Reason::new("the descriptor is not a listening socket");
+            return Err(self.option_error(option, reason));
+        }
         self.raw()
             .set_int(zmq_sys::ZMQ_USE_FD, descriptor.as_raw_fd())
-            .map_err(|errno| self.cannot_set("ZMQ_USE_FD", errno.into()))?;
+            .map_err(|errno| self.cannot_set(option, errno.into()))?;
         // libzmq closes it now.
         let _ = descriptor.into_raw_fd();
         Ok(())
     }
 
-    /// Reads `ZMQ_USE_FD`.
+    /// Reads `ZMQ_USE_FD`: the descriptor that the next `bind` will use.
     ///
     /// # Errors
     /// [`Error::Option`] when the linked libzmq does not have the option.

@@ -74,6 +74,7 @@ pub struct ZSock {
     /// None for an adopted socket, which holds its own.
     context: Option<ZContext>,
     bound: RefCell<Vec<Bound>>,
+    peers: RefCell<NamedPeers>,
     /// Whether it ever sent, and so may have something unsent.
     has_sent: Cell<bool>,
     stop: Cell<Stop>,
@@ -86,6 +87,15 @@ struct Bound {
     asked: String,
     real: String,
     file: Option<IpcFile>,
+}
+
+/// Peers that got their identity from `ZMQ_CONNECT_ROUTING_ID`, which libzmq aborts on when it is
+/// given twice.
+#[derive(Debug, Default)]
+struct NamedPeers {
+    next: Option<Vec<u8>>,
+    /// Identity and endpoint.
+    connected: Vec<(Vec<u8>, String)>,
 }
 
 /// What kind of socket: the messaging pattern that it takes part in.
@@ -317,6 +327,7 @@ impl ZSock {
             fd,
             context,
             bound: RefCell::default(),
+            peers: RefCell::default(),
             has_sent: Cell::new(false),
             stop: Cell::new(Stop::OnInterrupt),
         }
@@ -335,6 +346,14 @@ impl ZSock {
 
     pub(crate) fn raw(&self) -> &RawSocket {
         &self.raw
+    }
+
+    pub(crate) fn has_named_peer(&self, identity: &[u8]) -> bool {
+        self.peers.borrow().connected.iter().any(|(name, _)| name == identity)
+    }
+
+    pub(crate) fn name_next_peer(&self, identity: &[u8]) {
+        self.peers.borrow_mut().next = Some(identity.to_vec());
     }
 }
 
@@ -429,12 +448,18 @@ impl ZSock {
     fn try_bind(&self, endpoint: &str) -> Result<String, Reason> {
         self.raw.check_process()?;
         let name = endpoint::checked(endpoint)?;
-        let path = endpoint::ipc_path(endpoint);
+        // A descriptor that was handed in listens already, and its file is its maker's.
+        let handed_in = self.raw.get_int(zmq_sys::ZMQ_USE_FD).is_ok_and(|fd| fd >= 0);
+        let path = endpoint::ipc_path(endpoint).filter(|_| !handed_in);
         if let Some(path) = path {
             endpoint::check_ipc(path)?;
             endpoint::check_ipc_free(path)?;
         }
         self.raw.bind(&name).map_err(|errno| explain(errno, endpoint))?;
+        if handed_in {
+            // It serves one bind; libzmq would take it for the next one as well.
+            self.raw.set_int(zmq_sys::ZMQ_USE_FD, -1)?;
+        }
         let real = self.last_endpoint().ok().flatten().unwrap_or_else(|| endpoint.to_owned());
         self.bound.borrow_mut().push(Bound {
             asked: endpoint.to_owned(),
@@ -475,7 +500,12 @@ impl ZSock {
             if let Some(path) = endpoint::ipc_path(endpoint) {
                 endpoint::check_ipc(path)?;
             }
-            self.raw.connect(&name).map_err(|errno| explain(errno, endpoint))
+            self.raw.connect(&name).map_err(|errno| explain(errno, endpoint))?;
+            let mut peers = self.peers.borrow_mut();
+            if let Some(identity) = peers.next.take() {
+                peers.connected.push((identity, endpoint.to_owned()));
+            }
+            Ok(())
         };
         connect().map_err(|reason| {
             self.cannot(reason, endpoint, |endpoint, reason| Error::Connect { endpoint, reason })
@@ -491,7 +521,9 @@ impl ZSock {
             .and_then(|name| self.raw.disconnect(&name).map_err(|errno| explain(errno, endpoint)));
         disconnected.map_err(|reason| {
             self.cannot(reason, endpoint, |endpoint, reason| Error::Disconnect { endpoint, reason })
-        })
+        })?;
+        self.peers.borrow_mut().connected.retain(|(_, peer)| peer != endpoint);
+        Ok(())
     }
 
     fn cannot(
