@@ -24,6 +24,7 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let ctx = ZContext::new()?;
     let client = ctx.router("")?;
+    client.set_router_mandatory(true)?; // wait for a worker that lags behind, do not drop its task
     client.bind(&args.endpoint)?;
 
     let ended = thread::scope(|scope| {

@@ -1,0 +1,361 @@
+//! Each example as a user runs it: a process in an empty folder, its output, Ctrl-C, and what it
+//! leaves behind.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// Longer than any example takes, even on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A running example.
+struct Example {
+    name: &'static str,
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Example {
+    #[track_caller]
+    fn start(name: &'static str, args: &[&str], folder: &TempDir) -> Example {
+        let mut child = Command::new(program(name))
+            .args(args)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
+        let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            stdout.lines().map_while(Result::ok).for_each(|line| {
+                let _ = sender.send(line);
+            });
+        });
+        Example { name, child, lines }
+    }
+
+    /// The next line that it prints.
+    #[track_caller]
+    fn line(&self) -> String {
+        self.lines
+            .recv_timeout(DEADLINE)
+            .unwrap_or_else(|error| panic!("{} printed nothing more: {error}", self.name))
+    }
+
+    /// Everything it prints from here to its end.
+    #[track_caller]
+    fn output(mut self) -> Vec<String> {
+        let mut output = Vec::new();
+        let start = Instant::now();
+        loop {
+            match self.lines.recv_timeout(DEADLINE.saturating_sub(start.elapsed())) {
+                Ok(line) => output.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("{} has not ended; it printed {output:#?}", self.name)
+                }
+            }
+        }
+        let (status, errors) = self.end();
+        assert!(status.success(), "{} ended with {status}: {errors}", self.name);
+        assert_eq!(errors, "", "{} complained", self.name);
+        output
+    }
+
+    /// Sends a signal, and expects an orderly end within a second.
+    #[track_caller]
+    fn interrupt(mut self, signal: Signal) {
+        let sent = Instant::now();
+        kill(Pid::from_raw(self.child.id() as i32), signal).expect("it runs");
+        let (status, errors) = self.end();
+        assert!(status.success(), "{} ended with {status} on {signal}: {errors}", self.name);
+        assert_eq!(errors, "", "{} complained on {signal}", self.name);
+        let took = sent.elapsed();
+        assert!(took < Duration::from_secs(1), "{} took {took:?} to end on {signal}", self.name);
+    }
+
+    #[track_caller]
+    fn end(&mut self) -> (ExitStatus, String) {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                break status;
+            }
+            assert!(start.elapsed() < DEADLINE, "{} has not ended", self.name);
+            thread::sleep(Duration::from_millis(1));
+        };
+        let mut errors = String::new();
+        let stderr = self.child.stderr.as_mut().expect("it is piped");
+        stderr.read_to_string(&mut errors).expect("it prints text");
+        (status, errors)
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Cargo puts examples beside the folder of this test.
+fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("this program has a path");
+    let target = test.parent().and_then(|deps| deps.parent()).expect("it is in target/*/deps");
+    let program = target.join("examples").join(name);
+    assert!(program.exists(), "build the examples first: cargo build --examples");
+    program
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("there is room for a folder")
+}
+
+#[track_caller]
+fn assert_empty(folder: &TempDir) {
+    let left: Vec<_> = folder.path().read_dir().expect("it is a folder").flatten().collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+#[track_caller]
+fn run(name: &'static str, args: &[&str]) -> Vec<String> {
+    let folder = folder();
+    let output = Example::start(name, args, &folder).output();
+    assert_empty(&folder);
+    output
+}
+
+fn count(output: &[String], line: &str) -> usize {
+    output.iter().filter(|one| *one == line).count()
+}
+
+/// The numbers in lines of the form `before N after`.
+#[track_caller]
+fn numbers(output: &[String], before: &str, after: &str) -> Vec<usize> {
+    let number = |line: &String| line.strip_prefix(before)?.strip_suffix(after)?.parse().ok();
+    output.iter().filter_map(number).collect()
+}
+
+const DASHES: &str = "----------------------------------------";
+
+#[test]
+fn identity_shows_a_generated_and_a_chosen_identity() {
+    let output = run("identity", &[]);
+    let [a, generated, b, c, d, rest @ ..] = &output[..] else { panic!("{output:#?}") };
+    assert_eq!(a, DASHES);
+    // Five bytes, the first of them zero, as hex.
+    assert!(generated.starts_with("[005] 00") && generated.len() == 16, "{generated}");
+    assert_eq!(b, "[000] ");
+    assert_eq!(c, "[039] ROUTER uses a generated 5 byte identity");
+    assert_eq!(d, DASHES);
+    assert_eq!(rest, ["[005] Hello", "[000] ", "[033] ROUTER uses REQ's socket identity"]);
+}
+
+#[test]
+fn rtdealer_gives_every_task_to_one_of_two_workers() {
+    let output = run("rtdealer", &[]);
+    let (a, b) = (numbers(&output, "A received: ", ""), numbers(&output, "B received: ", ""));
+    assert_eq!((a.len(), b.len()), (1, 1), "{output:#?}");
+    assert_eq!(a[0] + b[0], 10);
+}
+
+#[test]
+fn rtdealer_gives_a_twice_as_much_as_b() {
+    let output = run("rtdealer", &["9000"]);
+    let (a, b) = (numbers(&output, "A received: ", ""), numbers(&output, "B received: ", ""));
+    assert_eq!(a[0] + b[0], 9000);
+    // The standard deviation is 45.
+    assert!((5500..6500).contains(&a[0]), "{output:#?}");
+}
+
+#[test]
+fn rtreq_shares_tasks_out_to_whoever_is_free() {
+    let output = run("rtreq", &[]);
+    let tasks = numbers(&output, "Processed: ", " tasks");
+    assert_eq!(tasks.len(), 10, "{output:#?}");
+    assert_eq!(tasks.iter().sum::<usize>(), 100);
+    assert!(tasks.iter().all(|tasks| (3..=30).contains(tasks)), "not roughly equal: {tasks:?}");
+}
+
+#[test]
+fn rtpapa_sees_one_frame_at_the_rep_and_six_at_the_router() {
+    assert_eq!(
+        run("rtpapa", &[]),
+        [
+            DASHES,
+            "[020] This is the workload",
+            DASHES,
+            "[001] A",
+            "[009] address 3",
+            "[009] address 2",
+            "[009] address 1",
+            "[000] ",
+            "[017] This is the reply",
+        ]
+    );
+}
+
+#[test]
+fn lruqueue1_serves_every_client_once() {
+    let output = run("lruqueue1", &[]);
+    assert_eq!(count(&output, "Client: OK"), 10, "{output:#?}");
+    assert_eq!(count(&output, "Worker: HELLO"), 10);
+    assert_eq!(output.len(), 20);
+}
+
+#[test]
+fn lruqueue2_counts_what_it_served() {
+    let output = run("lruqueue2", &["7", "3", "100"]);
+    let [summary] = &output[..] else { panic!("{output:#?}") };
+    let rest = summary.strip_prefix("700 requests in ").expect(summary);
+    let (time, rate) = rest.split_once(" s, ").expect(summary);
+    let time: f64 = time.parse().expect(summary);
+    let rate: f64 = rate.strip_suffix(" requests/s").expect(summary).parse().expect(summary);
+    assert!(time > 0.0 && rate > 0.0, "{summary}");
+}
+
+#[test]
+fn lruqueue2_serves_every_client_until_it_is_interrupted() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let folder = folder();
+        let example = Example::start("lruqueue2", &[], &folder);
+        for _ in 0..10 {
+            assert_eq!(example.line(), "Client: OK");
+        }
+        example.interrupt(signal);
+        assert_empty(&folder);
+    }
+}
+
+#[test]
+fn lruqueue2_ends_in_order_in_the_middle_of_its_work() {
+    let folder = folder();
+    let example = Example::start("lruqueue2", &["50", "10", "10000000"], &folder);
+    // It is at work when both of its endpoints are there and some time has gone by.
+    let start = Instant::now();
+    while !folder.path().join("backend.ipc").exists() {
+        assert!(start.elapsed() < DEADLINE, "it has not bound its endpoints");
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread::sleep(Duration::from_millis(200));
+    example.interrupt(Signal::SIGINT);
+    assert_empty(&folder);
+}
+
+#[test]
+fn hello_world_goes_both_ways_and_the_server_ends_on_a_signal() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let folder = folder();
+        let server = Example::start("hwserver", &["tcp://127.0.0.1:*", "0"], &folder);
+        let listening = server.line();
+        let endpoint = listening.strip_prefix("Listening at ").expect(&listening);
+
+        let output = Example::start("hwclient", &[endpoint, "3"], &folder).output();
+        assert_eq!(
+            output,
+            [
+                "Connecting to hello world server...",
+                "Sending Hello 0...",
+                "Received World 0",
+                "Sending Hello 1...",
+                "Received World 1",
+                "Sending Hello 2...",
+                "Received World 2",
+            ]
+        );
+        for _ in 0..3 {
+            assert_eq!(server.line(), "Received Hello");
+        }
+        server.interrupt(signal);
+        assert_empty(&folder);
+    }
+}
+
+#[test]
+fn hwclient_waits_for_a_server_that_starts_later() {
+    let folder = folder();
+    let endpoint = format!("ipc://{}", folder.path().join("late").display());
+    let client = Example::start("hwclient", &[&endpoint, "1"], &folder);
+    assert_eq!(client.line(), "Connecting to hello world server...");
+    assert_eq!(client.line(), "Sending Hello 0...");
+    let server = Example::start("hwserver", &[&endpoint, "0"], &folder);
+    assert_eq!(client.line(), "Received World 0");
+    assert_eq!(client.output(), [""; 0]);
+    server.interrupt(Signal::SIGINT);
+    assert_empty(&folder);
+}
+
+#[test]
+fn hwclient_without_a_server_ends_on_a_signal() {
+    let folder = folder();
+    let client = Example::start("hwclient", &["ipc://nobody-is-there"], &folder);
+    client.line();
+    client.line();
+    let sent = Instant::now();
+    kill(Pid::from_raw(client.child.id() as i32), Signal::SIGINT).expect("it runs");
+    let output = client.output();
+    assert!(output.is_empty(), "{output:?}");
+    // Its request had nowhere to go: the linger is a second.
+    assert!(sent.elapsed() < Duration::from_secs(5));
+    assert_empty(&folder);
+}
+
+#[test]
+fn a_second_server_on_the_same_endpoint_is_told_why_it_cannot_start() {
+    let folder = folder();
+    for endpoint in ["tcp://127.0.0.1:*", "ipc://taken"] {
+        let first = Example::start("hwserver", &[endpoint], &folder);
+        let listening = first.line();
+        let endpoint = listening.strip_prefix("Listening at ").expect(&listening);
+        let mut second = Example::start("hwserver", &[endpoint], &folder);
+        let (status, errors) = second.end();
+        assert_eq!(status.code(), Some(1));
+        assert_eq!(errors, format!("Error: cannot bind {endpoint:?}: address already in use\n"));
+        first.interrupt(Signal::SIGINT);
+    }
+    assert_empty(&folder);
+}
+
+#[test]
+fn the_socket_file_of_a_killed_broker_does_not_stop_the_next() {
+    let folder = folder();
+    let mut first = Example::start("lruqueue2", &[], &folder);
+    assert_eq!(first.line(), "Client: OK");
+    first.child.kill().expect("it runs");
+    let (status, _) = first.end();
+    assert_eq!(status.signal(), Some(Signal::SIGKILL as i32));
+    assert!(folder.path().join("frontend.ipc").exists(), "nobody could remove it");
+
+    let output = Example::start("lruqueue2", &["2", "1", "10"], &folder).output();
+    assert_eq!(output.len(), 1, "{output:?}");
+    assert_empty(&folder);
+}
+
+#[test]
+fn nonsense_arguments_get_a_usage_message() {
+    let folder = folder();
+    for name in ["hwserver", "hwclient", "rtdealer", "rtreq", "lruqueue1", "lruqueue2"] {
+        let mut example = Example::start(name, &["--nonsense"], &folder);
+        let (status, errors) = example.end();
+        assert_eq!(status.code(), Some(2), "{name}");
+        assert!(errors.contains("Usage:"), "{name}: {errors}");
+    }
+    let mut example = Example::start("hwserver", &["nowhere"], &folder);
+    let (status, errors) = example.end();
+    assert_eq!(status.code(), Some(1));
+    assert!(
+        errors.starts_with("Error: cannot bind \"nowhere\": it names no transport"),
+        "{errors}"
+    );
+    assert_empty(&folder);
+}
