@@ -1,4 +1,151 @@
-//! zkit
+//! Messaging for Rust programs, over [ZeroMQ](https://zeromq.org): whole messages instead of
+//! parts, sockets that close themselves, and a Ctrl-C that ends every thread.
+//!
+//! zkit is to the `zmq` crate what CZMQ is to libzmq: the same engine, with an interface made for
+//! programs. It is not another implementation of ZeroMQ's protocol, and not an asynchronous
+//! runtime: threads wait, on one socket or on several.
+//!
+//! [`ZContext`] is the entry point. It makes sockets, [`ZSock`], which send and receive messages,
+//! [`ZMsg`], of frames, [`ZFrame`].
+//!
+//! ```
+//! use std::thread;
+//! use zkit::{Result, ZContext, ZMsg};
+//!
+//! fn main() -> Result<()> {
+//!     let ctx = ZContext::new()?; // catches Ctrl-C
+//!     let server = ctx.router("@inproc://greeter")?; // @ binds, > connects
+//!
+//!     let client = ctx.req(">inproc://greeter")?;
+//!     let asking = thread::spawn(move || -> Result<String> {
+//!         client.send(("Hello", "from a thread"))?;
+//!         client.recv_str()
+//!     });
+//!
+//!     let mut request = server.recv()?; // a whole message, or Error::Interrupted
+//!     let sender = request.unwrap().expect("a ROUTER puts the sender in front");
+//!     assert_eq!(request, ("Hello", "from a thread").into());
+//!
+//!     let mut reply = ZMsg::from("World");
+//!     reply.wrap(sender); // the way back
+//!     server.send(reply)?;
+//!
+//!     assert_eq!(asking.join().expect("the thread ended")?, "World");
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Sending and receiving
+//!
+//! A message is anything that becomes a [`ZMsg`]. It is sent with all its frames or not at all,
+//! and a failed send gives it back.
+//!
+//! ```
+//! use std::time::Duration;
+//! use zkit::ZContext;
+//!
+//! let ctx = ZContext::new()?;
+//! let sink = ctx.pull("@inproc://sink")?;
+//! let source = ctx.push(">inproc://sink")?;
+//!
+//! source.send("one frame")?;
+//! source.send(("id", 7_u32, vec![1, 2, 3]))?;
+//! source.send(["as", "many", "as", "you", "like"])?;
+//!
+//! assert_eq!(sink.recv_str()?, "one frame");
+//! let mut msg = sink.recv()?;
+//! assert_eq!(msg.pop_str()?, "id");
+//! assert_eq!(msg.pop_u32()?, 7);
+//! assert_eq!(sink.recv_timeout(Duration::from_secs(1))?.len(), 5);
+//! assert!(sink.try_recv().unwrap_err().is_would_block());
+//! # Ok::<(), zkit::Error>(())
+//! ```
+//!
+//! # The envelope
+//!
+//! A ROUTER receives a message with its sender's identity in front, and sends it to the peer named
+//! in front. [`ZMsg::unwrap`] and [`ZMsg::wrap`] take the identity, with the delimiter that a REQ
+//! sends, off and put it on.
+//!
+//! ```
+//! use zkit::{SocketType, ZContext};
+//!
+//! let ctx = ZContext::new()?;
+//! let router = ctx.router("@inproc://service")?;
+//! let worker = ctx.socket(SocketType::Req)?;
+//! worker.set_identity("worker-1")?;
+//! worker.connect("inproc://service")?;
+//!
+//! worker.send("READY")?;
+//! let mut ready = router.recv()?;
+//! assert_eq!(ready, ("worker-1", "", "READY").into());
+//! let address = ready.unwrap().expect("an identity");
+//! assert_eq!(ready, "READY".into());
+//!
+//! router.send((address, "", "some work"))?;
+//! assert_eq!(worker.recv_str()?, "some work");
+//! # Ok::<(), zkit::Error>(())
+//! ```
+//!
+//! # Waiting on several sockets
+//!
+//! [`ZPoller`] tells which of a few sockets and descriptors is ready. They take turns.
+//!
+//! ```
+//! use std::time::Duration;
+//! use zkit::{ZContext, ZPoller};
+//!
+//! let ctx = ZContext::new()?;
+//! let tasks = ctx.pull("@inproc://tasks")?;
+//! let control = ctx.sub("@inproc://control", "")?;
+//! ctx.push(">inproc://tasks")?.send("a task")?;
+//!
+//! let mut poller = ZPoller::new();
+//! poller.add("tasks", &tasks)?;
+//! poller.add("control", &control)?;
+//! match poller.wait(Some(Duration::from_secs(1)))? {
+//!     Some("tasks") => assert_eq!(tasks.recv_str()?, "a task"),
+//!     Some(_) => println!("control: {:?}", control.recv()?),
+//!     None => println!("nothing for a second"),
+//! }
+//! # Ok::<(), zkit::Error>(())
+//! ```
+//!
+//! # Interrupts
+//!
+//! Ctrl-C makes every waiting call in every thread return [`Error::Interrupted`]. A program ends by
+//! handing that error up with `?` and taking it for what it is at the top:
+//!
+//! ```
+//! fn main() -> zkit::Result<()> {
+//!     match serve() {
+//!         Err(error) if error.is_ending() => Ok(()), // Ctrl-C
+//!         ended => ended,
+//!     }
+//! }
+//! # fn serve() -> zkit::Result<()> { Err(zkit::Error::Interrupted) }
+//! ```
+//!
+//! [`interrupt`] has the rules.
+//!
+//! # Threads
+//!
+//! A [`ZContext`] is shared or cloned into threads. A [`ZSock`] may move into one but is never used
+//! by two. Threads talk through sockets: `inproc` PAIRs between two, PUSH and PULL along a chain.
+//!
+//! # Endings
+//!
+//! Dropping a socket closes it at once; what it had sent goes on being delivered for its linger, one
+//! second by default. Dropping the last clone of a context waits for that, and says with
+//! `log::warn!` what it gave up. [`ZContext::shutdown`] ends the work of all sockets from any
+//! thread. A program that uses `fork` makes a new context in the child; what it had before gives
+//! [`Error::Forked`] there.
+//!
+//! # Errors
+//!
+//! [`Error`] says what was tried, on what, and why it failed. Nothing that comes from outside
+//! panics.
+
 pub mod clock;
 pub mod interrupt;
 
@@ -21,3 +168,8 @@ pub use msg::ZMsg;
 pub use options::{Mechanism, NameType};
 pub use poller::ZPoller;
 pub use socket::{Events, SocketType, ZSock};
+
+/// The README's program is tested with the others.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
