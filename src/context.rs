@@ -104,9 +104,14 @@ impl ZContext {
         Ok(socket)
     }
 
-    /// A socket of this context was dropped.
+    /// A socket of this context is about to be closed.
     pub(crate) fn closed(&self) {
         self.inner.open_sockets.fetch_sub(1, Ordering::Relaxed);
+        *lock(&self.inner.last_closed) = Some(Instant::now());
+    }
+
+    pub(crate) fn default_linger(&self) -> Option<Duration> {
+        u64::try_from(self.inner.linger).ok().map(Duration::from_millis)
     }
 
     /// A socket was dropped that may have sent more than libzmq has passed on.
@@ -209,6 +214,7 @@ impl ContextBuilder {
             linger,
             max_sockets: self.max_sockets as usize,
             open_sockets: AtomicUsize::new(0),
+            last_closed: Mutex::default(),
             released: Mutex::default(),
             lingering: Mutex::default(),
             started: Mutex::new(false),
@@ -238,6 +244,7 @@ struct Inner {
     linger: i32,
     max_sockets: usize,
     open_sockets: AtomicUsize,
+    last_closed: Mutex<Option<Instant>>,
     released: Mutex<HashMap<String, Instant>>,
     lingering: Mutex<VecDeque<Lingering>>,
     /// Whether libzmq has its threads, which it starts with the first socket.
@@ -265,7 +272,6 @@ impl Inner {
     /// has been at them, so a full house is worth a short wait if it is not full of open ones.
     fn open(&self, socket_type: u32) -> Result<RawSocket, Reason> {
         self.reserve_for_threads()?;
-        let give_up = Instant::now() + RELEASE_TIME;
         loop {
             let errno = match RawSocket::open(self.raw(), socket_type) {
                 Err(errno) if errno.0 == libc::EMFILE => errno,
@@ -281,7 +287,8 @@ impl Inner {
                     ),
                 ));
             }
-            if Instant::now() > give_up {
+            let closing = lock(&self.last_closed).is_some_and(|at| at.elapsed() < RELEASE_TIME);
+            if !closing {
                 return Err(Reason::explained(
                     errno,
                     "the process has no descriptors left; close some or raise its limit (ulimit -n)",

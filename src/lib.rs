@@ -153,21 +153,25 @@ mod codec;
 mod context;
 mod endpoint;
 mod error;
+mod events;
 mod ffi;
 mod frame;
 mod msg;
 mod options;
 mod poller;
 mod socket;
+mod socket_type;
 
 pub use context::{ContextBuilder, ZContext};
 pub use endpoint::Attach;
 pub use error::{Error, Reason, Result, SendError};
+pub use events::Events;
 pub use frame::ZFrame;
 pub use msg::ZMsg;
 pub use options::{Mechanism, NameType};
 pub use poller::ZPoller;
-pub use socket::{Events, SocketType, ZSock};
+pub use socket::ZSock;
+pub use socket_type::SocketType;
 
 /// The README's program is tested with the others.
 #[cfg(doctest)]

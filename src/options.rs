@@ -536,14 +536,14 @@ impl ZSock {
     /// the option.
     pub fn set_connect_routing_id(&self, identity: impl AsRef<[u8]>) -> Result<()> {
         let (option, identity) = ("ZMQ_CONNECT_ROUTING_ID", identity.as_ref());
-        if self.has_named_peer(identity) {
+        if self.has_given(identity) {
             let reason = Reason::new("a peer of this socket has that identity already");
             return Err(self.option_error(option, reason));
         }
         self.raw()
             .set_bytes(zmq_sys::ZMQ_CONNECT_ROUTING_ID, identity)
             .map_err(|errno| self.cannot_set(option, errno.into()))?;
-        self.name_next_peer(identity);
+        self.give_next(identity);
         Ok(())
     }
 

@@ -3,9 +3,10 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::error::{Error, Reason, Result};
+use crate::events::Events;
 use crate::ffi::{self, retry};
 use crate::interrupt::{self, Stop};
-use crate::socket::{Events, ZSock};
+use crate::socket::ZSock;
 
 /// Waits on a few sockets and descriptors at once (CZMQ's `zpoller`).
 ///

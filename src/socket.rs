@@ -2,7 +2,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
-use std::ops::BitOr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,10 +10,12 @@ use crate::clock;
 use crate::context::ZContext;
 use crate::endpoint::{self, Attach, IpcFile, PortRange};
 use crate::error::{Errno, Error, Reason, Result, SendError};
+use crate::events::Events;
 use crate::ffi::{self, RawMsg, RawSocket, retry};
 use crate::frame::ZFrame;
 use crate::interrupt::{self, Stop};
 use crate::msg::ZMsg;
+use crate::socket_type::SocketType;
 
 /// A socket that sends and receives whole messages and closes itself (CZMQ's `zsock`).
 ///
@@ -73,94 +74,45 @@ pub struct ZSock {
     fd: RawFd,
     /// None for an adopted socket, which holds its own.
     context: Option<ZContext>,
-    bound: RefCell<Vec<Bound>>,
-    peers: RefCell<NamedPeers>,
+    attached: RefCell<Attached>,
     /// Whether it ever sent, and so may have something unsent.
     has_sent: Cell<bool>,
     stop: Cell<Stop>,
 }
 
-/// An endpoint that the socket is bound to.
-#[derive(Debug)]
+/// What the socket is attached to. libzmq knows, but does not tell.
+#[derive(Default)]
+struct Attached {
+    bound: Vec<Bound>,
+    connected: Vec<Connected>,
+    /// The identity that the next peer connected to gets.
+    next_identity: Option<Vec<u8>>,
+}
+
 struct Bound {
-    /// As it was asked for and as libzmq resolved it.
+    /// As it was asked for.
     asked: String,
+    /// As libzmq resolved it.
     real: String,
     file: Option<IpcFile>,
 }
 
-/// Peers that got their identity from `ZMQ_CONNECT_ROUTING_ID`, which libzmq aborts on when it is
-/// given twice.
-#[derive(Debug, Default)]
-struct NamedPeers {
-    next: Option<Vec<u8>>,
-    /// Identity and endpoint.
-    connected: Vec<(Vec<u8>, String)>,
+struct Connected {
+    endpoint: String,
+    identity: Option<Vec<u8>>,
 }
 
-/// What kind of socket: the messaging pattern that it takes part in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum SocketType {
-    /// One peer, both ways: how two threads talk.
-    Pair,
-    /// Sends to all subscribers; drops what a slow one cannot take.
-    Pub,
-    /// Receives what it subscribed to.
-    Sub,
-    /// Sends a request, then receives its reply, in turn.
-    Req,
-    /// Receives a request, then sends its reply, in turn.
-    Rep,
-    /// Sends round robin and receives fairly from all, without an order.
-    Dealer,
-    /// Receives with the sender's identity in front, and sends to the peer named in front.
-    Router,
-    /// Receives from all PUSH peers fairly.
-    Pull,
-    /// Sends round robin to PULL peers.
-    Push,
-    /// A PUB that receives its subscribers' subscriptions.
-    XPub,
-    /// A SUB that sends its subscriptions as messages.
-    XSub,
-    /// Talks to plain TCP peers, by identity as a ROUTER does.
-    Stream,
-}
-
-impl SocketType {
-    const ALL: [(SocketType, u32, &'static str); 12] = [
-        (SocketType::Pair, zmq_sys::ZMQ_PAIR, "PAIR"),
-        (SocketType::Pub, zmq_sys::ZMQ_PUB, "PUB"),
-        (SocketType::Sub, zmq_sys::ZMQ_SUB, "SUB"),
-        (SocketType::Req, zmq_sys::ZMQ_REQ, "REQ"),
-        (SocketType::Rep, zmq_sys::ZMQ_REP, "REP"),
-        (SocketType::Dealer, zmq_sys::ZMQ_DEALER, "DEALER"),
-        (SocketType::Router, zmq_sys::ZMQ_ROUTER, "ROUTER"),
-        (SocketType::Pull, zmq_sys::ZMQ_PULL, "PULL"),
-        (SocketType::Push, zmq_sys::ZMQ_PUSH, "PUSH"),
-        (SocketType::XPub, zmq_sys::ZMQ_XPUB, "XPUB"),
-        (SocketType::XSub, zmq_sys::ZMQ_XSUB, "XSUB"),
-        (SocketType::Stream, zmq_sys::ZMQ_STREAM, "STREAM"),
-    ];
-
-    /// The name as ZeroMQ spells it, such as `"ROUTER"`.
-    pub fn name(self) -> &'static str {
-        SocketType::ALL[self as usize].2
-    }
-
-    fn raw(self) -> u32 {
-        SocketType::ALL[self as usize].1
-    }
-
-    fn from_raw(raw: i32) -> Option<SocketType> {
-        SocketType::ALL.iter().find(|row| row.1 as i32 == raw).map(|row| row.0)
-    }
-}
-
-impl fmt::Display for SocketType {
+impl fmt::Display for Attached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        let bound = self.bound.iter().map(|bound| ("bound to", &bound.real));
+        let connected = self.connected.iter().map(|peer| ("connected to", &peer.endpoint));
+        let mut attached = bound.chain(connected);
+        let Some((how, endpoint)) = attached.next() else { return f.write_str("not attached") };
+        write!(f, "{how} {endpoint}")?;
+        match attached.count() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
     }
 }
 
@@ -326,8 +278,7 @@ impl ZSock {
             socket_type,
             fd,
             context,
-            bound: RefCell::default(),
-            peers: RefCell::default(),
+            attached: RefCell::default(),
             has_sent: Cell::new(false),
             stop: Cell::new(Stop::OnInterrupt),
         }
@@ -348,12 +299,13 @@ impl ZSock {
         &self.raw
     }
 
-    pub(crate) fn has_named_peer(&self, identity: &[u8]) -> bool {
-        self.peers.borrow().connected.iter().any(|(name, _)| name == identity)
+    pub(crate) fn has_given(&self, identity: &[u8]) -> bool {
+        let connected = &self.attached.borrow().connected;
+        connected.iter().any(|peer| peer.identity.as_deref() == Some(identity))
     }
 
-    pub(crate) fn name_next_peer(&self, identity: &[u8]) {
-        self.peers.borrow_mut().next = Some(identity.to_vec());
+    pub(crate) fn give_next(&self, identity: &[u8]) {
+        self.attached.borrow_mut().next_identity = Some(identity.to_vec());
     }
 }
 
@@ -461,7 +413,7 @@ impl ZSock {
             self.raw.set_int(zmq_sys::ZMQ_USE_FD, -1)?;
         }
         let real = self.last_endpoint().ok().flatten().unwrap_or_else(|| endpoint.to_owned());
-        self.bound.borrow_mut().push(Bound {
+        self.attached.borrow_mut().bound.push(Bound {
             asked: endpoint.to_owned(),
             real: real.clone(),
             file: path.and_then(IpcFile::at),
@@ -474,7 +426,7 @@ impl ZSock {
     /// # Errors
     /// [`Error::Unbind`] with the endpoint and the reason in words.
     pub fn unbind(&self, endpoint: &str) -> Result<()> {
-        let mut bound = self.bound.borrow_mut();
+        let bound = &mut self.attached.borrow_mut().bound;
         let known = bound.iter().position(|one| one.asked == endpoint || one.real == endpoint);
         let real = known.map_or(endpoint, |index| &bound[index].real);
         let unbound = endpoint::checked(real)
@@ -501,10 +453,9 @@ impl ZSock {
                 endpoint::check_ipc(path)?;
             }
             self.raw.connect(&name).map_err(|errno| explain(errno, endpoint))?;
-            let mut peers = self.peers.borrow_mut();
-            if let Some(identity) = peers.next.take() {
-                peers.connected.push((identity, endpoint.to_owned()));
-            }
+            let mut attached = self.attached.borrow_mut();
+            let identity = attached.next_identity.take();
+            attached.connected.push(Connected { endpoint: endpoint.to_owned(), identity });
             Ok(())
         };
         connect().map_err(|reason| {
@@ -522,7 +473,7 @@ impl ZSock {
         disconnected.map_err(|reason| {
             self.cannot(reason, endpoint, |endpoint, reason| Error::Disconnect { endpoint, reason })
         })?;
-        self.peers.borrow_mut().connected.retain(|(_, peer)| peer != endpoint);
+        self.attached.borrow_mut().connected.retain(|peer| peer.endpoint != endpoint);
         Ok(())
     }
 
@@ -874,7 +825,7 @@ impl ZSock {
     pub fn events(&self) -> Result<Events> {
         let events = retry(|| self.raw.get_int(zmq_sys::ZMQ_EVENTS));
         let events = events.map_err(|errno| self.cannot_receive(errno))?;
-        Ok(Events(events as u8 & (Events::READABLE | Events::WRITABLE).0))
+        Ok(Events::from_zmq(events))
     }
 
     /// Attempts an operation until it does not block, sleeping between attempts on the socket's
@@ -948,11 +899,7 @@ impl AsRawFd for ZSock {
 
 impl fmt::Debug for ZSock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bound = self.bound.borrow();
-        f.debug_struct("ZSock")
-            .field("type", &self.socket_type.name())
-            .field("bound", &bound.iter().map(|bound| &bound.real).collect::<Vec<_>>())
-            .finish_non_exhaustive()
+        write!(f, "ZSock({}, {})", self.socket_type, self.attached.borrow())
     }
 }
 
@@ -962,97 +909,21 @@ impl Drop for ZSock {
         if self.raw.check_process().is_err() {
             return;
         }
-        for bound in std::mem::take(&mut *self.bound.borrow_mut()) {
+        let attached = self.attached.take();
+        if let Some(context) = self.context.as_ref().filter(|_| self.has_sent.get()) {
+            let linger = self.linger().unwrap_or(context.default_linger());
+            context.lingers(format!("a {} socket {attached}", self.socket_type), linger);
+        }
+        for bound in attached.bound {
             // libzmq frees the name when its reaper thread comes to it: too late for whoever binds
             // it next.
-            if let Some(name) =
-                bound.real.strip_prefix("inproc://").and(endpoint::checked(&bound.real).ok())
-            {
-                let _ = self.raw.unbind(&name);
+            if bound.real.starts_with("inproc://") {
+                let _ = endpoint::checked(&bound.real).map(|name| self.raw.unbind(&name));
             }
             self.released(bound);
         }
         if let Some(context) = &self.context {
-            if self.has_sent.get() {
-                let linger = self.linger().ok().flatten();
-                let endpoint = self.last_endpoint().ok().flatten().unwrap_or_default();
-                context.lingers(format!("a {} socket at {endpoint}", self.socket_type), linger);
-            }
             context.closed();
         }
-    }
-}
-
-/// What a socket or descriptor is ready for, or is waited on for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Events(u8);
-
-impl Events {
-    /// There is a message to receive, or input to read.
-    pub const READABLE: Events = Events(zmq_sys::ZMQ_POLLIN as u8);
-    /// There is room to send, or to write.
-    pub const WRITABLE: Events = Events(zmq_sys::ZMQ_POLLOUT as u8);
-    /// A descriptor is broken or its other end has hung up. Never waited on, always told.
-    pub const ERROR: Events = Events(zmq_sys::ZMQ_POLLERR as u8);
-
-    pub(crate) const NONE: Events = Events(0);
-
-    /// Whether all of `events` are among these.
-    pub fn contains(self, events: Events) -> bool {
-        self.0 & events.0 == events.0
-    }
-
-    /// Whether there is something to receive or read.
-    pub fn is_readable(self) -> bool {
-        self.contains(Events::READABLE)
-    }
-
-    /// Whether there is room to send or write.
-    pub fn is_writable(self) -> bool {
-        self.contains(Events::WRITABLE)
-    }
-
-    /// Whether a descriptor is broken or its other end has hung up.
-    pub fn is_error(self) -> bool {
-        self.contains(Events::ERROR)
-    }
-
-    pub(crate) fn and(self, events: Events) -> Events {
-        Events(self.0 & events.0)
-    }
-
-    pub(crate) fn to_poll(self) -> i16 {
-        let bit = |event, poll| if self.contains(event) { poll } else { 0 };
-        bit(Events::READABLE, libc::POLLIN) | bit(Events::WRITABLE, libc::POLLOUT)
-    }
-
-    pub(crate) fn from_poll(poll: i16) -> Events {
-        let event = |bits, event| if poll & bits != 0 { event } else { Events::NONE };
-        event(libc::POLLIN, Events::READABLE)
-            | event(libc::POLLOUT, Events::WRITABLE)
-            | event(libc::POLLERR | libc::POLLHUP | libc::POLLNVAL, Events::ERROR)
-    }
-}
-
-impl BitOr for Events {
-    type Output = Events;
-
-    fn bitor(self, other: Events) -> Events {
-        Events(self.0 | other.0)
-    }
-}
-
-impl fmt::Debug for Events {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = [
-            (Events::READABLE, "READABLE"),
-            (Events::WRITABLE, "WRITABLE"),
-            (Events::ERROR, "ERROR"),
-        ]
-        .into_iter()
-        .filter(|(event, _)| self.contains(*event))
-        .map(|(_, name)| name)
-        .collect();
-        write!(f, "Events({})", names.join(" | "))
     }
 }
