@@ -4,7 +4,7 @@
 //!     cargo run --release --example hwclient      # in another terminal
 
 use clap::Parser;
-use zkit::{Result, ZContext};
+use zkit::{Result, ZContext, orderly};
 
 /// Sends "Hello" and waits for "World", a few times.
 #[derive(Parser)]
@@ -18,10 +18,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
-    match ask(&Args::parse()) {
-        Err(error) if error.is_ending() => Ok(()), // Ctrl-C
-        ended => ended,
-    }
+    orderly(ask(&Args::parse())) // Ctrl-C is a way to end
 }
 
 fn ask(args: &Args) -> Result<()> {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use clap::Parser;
-use zkit::{Result, ZContext, clock};
+use zkit::{Result, ZContext, clock, orderly};
 
 /// Answers each request with "World", until Ctrl-C.
 #[derive(Parser)]
@@ -20,10 +20,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
-    match serve(&Args::parse()) {
-        Err(error) if error.is_ending() => Ok(()), // Ctrl-C
-        ended => ended,
-    }
+    orderly(serve(&Args::parse())) // Ctrl-C is a way to end
 }
 
 fn serve(args: &Args) -> Result<()> {

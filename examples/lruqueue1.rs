@@ -9,16 +9,16 @@ use std::collections::VecDeque;
 use std::thread;
 
 use clap::Parser;
-use zkit::{Error, Result, ZContext, ZFrame, ZMsg, ZPoller, ZSock};
+use zkit::{Error, Result, ZContext, ZFrame, ZMsg, ZPoller, ZSock, orderly};
 
 /// Serves one request of each client.
 #[derive(Parser)]
 struct Args {
     /// How many clients there are.
-    #[arg(default_value_t = 10)]
-    clients: usize,
+    #[arg(default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=500))]
+    clients: u32,
     /// How many workers there are.
-    #[arg(default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=500))]
     workers: u32,
     /// Where the clients connect.
     #[arg(default_value = "ipc://frontend.ipc")]
@@ -36,27 +36,25 @@ fn main() -> Result<()> {
     let backend = ctx.router("")?;
     backend.bind(&args.backend)?;
 
-    let ended = thread::scope(|scope| {
+    thread::scope(|scope| {
         let mut clients = Vec::new();
         for _ in 0..args.clients {
             clients.push(scope.spawn(|| finish(&ctx, client(&ctx, &args.frontend))));
         }
+        let mut workers = Vec::new();
         for _ in 0..args.workers {
-            scope.spawn(|| finish(&ctx, worker(&ctx, &args.backend)));
+            workers.push(scope.spawn(|| finish(&ctx, worker(&ctx, &args.backend))));
         }
-        let ended = finish(&ctx, broker(&frontend, &backend, args.clients));
+        finish(&ctx, broker(&frontend, &backend, args.clients))?;
         // The last reply is on its way: let the clients have it, then send the workers home.
-        for client in clients {
-            let _ = client.join();
-        }
+        clients.into_iter().try_for_each(|client| client.join().expect("it does not panic"))?;
         ctx.shutdown()?;
-        ended
-    });
-    ended.or_else(|error| if error.is_ending() { Ok(()) } else { Err(error) })
+        workers.into_iter().try_for_each(|worker| worker.join().expect("it does not panic"))
+    })
 }
 
 /// Gives each request to the worker that has been free for longest, until `clients` are served.
-fn broker(frontend: &ZSock, backend: &ZSock, mut clients: usize) -> Result<()> {
+fn broker(frontend: &ZSock, backend: &ZSock, mut clients: u32) -> Result<()> {
     let mut workers = VecDeque::new();
     let mut poller = ZPoller::new();
     poller.add("backend", backend)?;
@@ -133,5 +131,5 @@ fn finish(ctx: &ZContext, ended: Result<()>) -> Result<()> {
     if ended.is_err() {
         ctx.shutdown()?;
     }
-    ended
+    orderly(ended) // so is Ctrl-C
 }

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use zkit::{Result, ZContext, ZPoller, ZSock, clock};
+use zkit::{Result, ZContext, ZPoller, ZSock, clock, interrupt, orderly};
 
 /// What a worker sends first.
 const READY: &[u8] = b"\x01";
@@ -20,13 +20,13 @@ const READY: &[u8] = b"\x01";
 #[derive(Parser)]
 struct Args {
     /// How many clients there are.
-    #[arg(default_value_t = 10)]
-    clients: usize,
+    #[arg(default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=10_000))]
+    clients: u32,
     /// How many workers there are.
-    #[arg(default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     workers: u32,
     /// How many requests each client sends; without it, one a second until Ctrl-C.
-    requests: Option<usize>,
+    requests: Option<u32>,
     /// Where the clients connect.
     #[arg(long, default_value = "ipc://frontend.ipc")]
     frontend: String,
@@ -37,39 +37,37 @@ struct Args {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let ctx = ZContext::builder().max_sockets(args.clients as u32 + args.workers + 2).build()?;
+    let ctx = ZContext::builder().max_sockets(args.clients + args.workers + 2).build()?;
     let frontend = ctx.router("")?;
     frontend.bind(&args.frontend)?;
     let backend = ctx.router("")?;
     backend.bind(&args.backend)?;
 
     let start = Instant::now();
-    let ended = thread::scope(|scope| {
+    thread::scope(|scope| {
         let mut clients = Vec::new();
         for _ in 0..args.clients {
             clients.push(scope.spawn(|| finish(&ctx, client(&ctx, &args))));
         }
+        let mut workers = Vec::new();
         for _ in 0..args.workers {
-            scope.spawn(|| finish(&ctx, worker(&ctx, &args)));
+            workers.push(scope.spawn(|| finish(&ctx, worker(&ctx, &args))));
         }
-        let replies = args.requests.map(|requests| requests * args.clients);
-        let ended = finish(&ctx, broker(&frontend, &backend, replies));
+        let replies = args.requests.map(|requests| u64::from(requests) * u64::from(args.clients));
+        finish(&ctx, broker(&frontend, &backend, replies))?;
         // The last reply is on its way: let the clients have it, then send the workers home.
-        for client in clients {
-            let _ = client.join();
-        }
-        if let (Some(replies), Ok(())) = (replies, &ended) {
+        clients.into_iter().try_for_each(|client| client.join().expect("it does not panic"))?;
+        if let Some(replies) = replies.filter(|_| !interrupt::is_interrupted()) {
             let time = start.elapsed().as_secs_f64();
             println!("{replies} requests in {time:.3} s, {:.0} requests/s", replies as f64 / time);
         }
         ctx.shutdown()?;
-        ended
-    });
-    ended.or_else(|error| if error.is_ending() { Ok(()) } else { Err(error) })
+        workers.into_iter().try_for_each(|worker| worker.join().expect("it does not panic"))
+    })
 }
 
 /// Serves until as many replies have been passed on, or for ever.
-fn broker(frontend: &ZSock, backend: &ZSock, mut replies: Option<usize>) -> Result<()> {
+fn broker(frontend: &ZSock, backend: &ZSock, mut replies: Option<u64>) -> Result<()> {
     let mut workers = VecDeque::new();
     let mut poller = ZPoller::new();
     poller.add("backend", backend)?;
@@ -134,5 +132,5 @@ fn finish(ctx: &ZContext, ended: Result<()>) -> Result<()> {
     if ended.is_err() {
         ctx.shutdown()?;
     }
-    ended
+    orderly(ended) // so is Ctrl-C
 }

@@ -7,7 +7,7 @@
 use std::thread;
 
 use clap::Parser;
-use zkit::{Result, SocketType, ZContext, ZSock};
+use zkit::{Result, SocketType, ZContext, ZSock, orderly};
 
 /// Gives tasks to two workers at random, twice as many to A as to B.
 #[derive(Parser)]
@@ -27,14 +27,13 @@ fn main() -> Result<()> {
     client.set_router_mandatory(true)?; // wait for a worker that lags behind, do not drop its task
     client.bind(&args.endpoint)?;
 
-    let ended = thread::scope(|scope| {
-        for name in ["A", "B"] {
-            let (ctx, endpoint) = (&ctx, &args.endpoint);
-            scope.spawn(move || finish(ctx, worker(ctx, name, endpoint)));
-        }
-        finish(&ctx, give_tasks(&client, args.tasks))
-    });
-    ended.or_else(|error| if error.is_ending() { Ok(()) } else { Err(error) })
+    thread::scope(|scope| {
+        let (ctx, endpoint) = (&ctx, &args.endpoint);
+        let workers =
+            ["A", "B"].map(|name| scope.spawn(move || finish(ctx, worker(ctx, name, endpoint))));
+        finish(ctx, give_tasks(&client, args.tasks))?;
+        workers.into_iter().try_for_each(|worker| worker.join().expect("it does not panic"))
+    })
 }
 
 fn give_tasks(client: &ZSock, tasks: u32) -> Result<()> {
@@ -69,5 +68,5 @@ fn finish(ctx: &ZContext, ended: Result<()>) -> Result<()> {
     if ended.is_err() {
         ctx.shutdown()?;
     }
-    ended
+    orderly(ended) // so is Ctrl-C
 }

@@ -6,13 +6,10 @@
 //!
 //!     cargo run --release --example rtpapa
 
-use zkit::{Result, SocketType, ZContext};
+use zkit::{Result, SocketType, ZContext, orderly};
 
 fn main() -> Result<()> {
-    match route() {
-        Err(error) if error.is_ending() => Ok(()), // Ctrl-C
-        ended => ended,
-    }
+    orderly(route()) // Ctrl-C is a way to end
 }
 
 fn route() -> Result<()> {

@@ -8,17 +8,17 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
-use zkit::{Result, ZContext, ZSock, clock};
+use zkit::{Result, ZContext, ZSock, clock, orderly};
 
 /// Shares tasks out among workers, to each as it gets free.
 #[derive(Parser)]
 struct Args {
     /// How many workers there are.
-    #[arg(default_value_t = 10)]
-    workers: usize,
+    #[arg(default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    workers: u32,
     /// How many tasks to share out.
     #[arg(default_value_t = 100)]
-    tasks: usize,
+    tasks: u32,
     /// Where client and workers meet.
     #[arg(default_value = "ipc://routing.ipc")]
     endpoint: String,
@@ -30,13 +30,14 @@ fn main() -> Result<()> {
     let client = ctx.router("")?;
     client.bind(&args.endpoint)?;
 
-    let ended = thread::scope(|scope| {
+    thread::scope(|scope| {
+        let mut workers = Vec::new();
         for _ in 0..args.workers {
-            scope.spawn(|| finish(&ctx, worker(&ctx, &args.endpoint)));
+            workers.push(scope.spawn(|| finish(&ctx, worker(&ctx, &args.endpoint))));
         }
-        finish(&ctx, share_out(&client, &args))
-    });
-    ended.or_else(|error| if error.is_ending() { Ok(()) } else { Err(error) })
+        finish(&ctx, share_out(&client, &args))?;
+        workers.into_iter().try_for_each(|worker| worker.join().expect("it does not panic"))
+    })
 }
 
 fn share_out(client: &ZSock, args: &Args) -> Result<()> {
@@ -80,5 +81,5 @@ fn finish(ctx: &ZContext, ended: Result<()>) -> Result<()> {
     if ended.is_err() {
         ctx.shutdown()?;
     }
-    ended
+    orderly(ended) // so is Ctrl-C
 }

@@ -199,16 +199,7 @@ impl Error {
         matches!(self, Error::Terminated)
     }
 
-    /// Whether the program is asked to end: interrupted or terminated.
-    ///
-    /// ```
-    /// # fn serve() -> zkit::Result<()> { Err(zkit::Error::Interrupted) }
-    /// match serve() {
-    ///     Err(error) if error.is_ending() => println!("goodbye"),
-    ///     other => other?,
-    /// }
-    /// # Ok::<(), zkit::Error>(())
-    /// ```
+    /// Whether the program is asked to end: interrupted or terminated. See [`orderly`].
     pub fn is_ending(&self) -> bool {
         self.is_interrupted() || self.is_terminated()
     }
@@ -228,6 +219,25 @@ impl Error {
             | Error::Wait { reason } => Some(reason),
             _ => None,
         }
+    }
+}
+
+/// Takes the orderly ways out, [`Error::Interrupted`] and [`Error::Terminated`], for success: what
+/// a `main` does with the result of its work.
+///
+/// ```
+/// fn main() -> zkit::Result<()> {
+///     zkit::orderly(serve())
+/// }
+/// # fn serve() -> zkit::Result<()> { Err(zkit::Error::Interrupted) }
+/// ```
+///
+/// # Errors
+/// Every other error, as it is.
+pub fn orderly(ended: Result<()>) -> Result<()> {
+    match ended {
+        Err(error) if error.is_ending() => Ok(()),
+        ended => ended,
     }
 }
 

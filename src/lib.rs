@@ -118,10 +118,7 @@
 //!
 //! ```
 //! fn main() -> zkit::Result<()> {
-//!     match serve() {
-//!         Err(error) if error.is_ending() => Ok(()), // Ctrl-C
-//!         ended => ended,
-//!     }
+//!     zkit::orderly(serve())
 //! }
 //! # fn serve() -> zkit::Result<()> { Err(zkit::Error::Interrupted) }
 //! ```
@@ -164,7 +161,7 @@ mod socket_type;
 
 pub use context::{ContextBuilder, ZContext};
 pub use endpoint::Attach;
-pub use error::{Error, Reason, Result, SendError};
+pub use error::{Error, Reason, Result, SendError, orderly};
 pub use events::Events;
 pub use frame::ZFrame;
 pub use msg::ZMsg;
