@@ -230,6 +230,12 @@ impl From<&ZFrame> for ZFrame {
     }
 }
 
+impl From<&Vec<u8>> for ZFrame {
+    fn from(bytes: &Vec<u8>) -> ZFrame {
+        ZFrame::new(bytes)
+    }
+}
+
 impl From<&String> for ZFrame {
     fn from(text: &String) -> ZFrame {
         ZFrame::new(text)

@@ -11,7 +11,8 @@ use crate::frame::ZFrame;
 /// A whole message: a queue of frames (CZMQ's `zmsg`).
 ///
 /// Pushing and popping at both ends is O(1). Messages are made from anything that is one frame,
-/// from tuples and arrays of such, and by collecting an iterator.
+/// from tuples and arrays of such, and by collecting an iterator. Text and bytes are taken over
+/// without copying, so they are owned or `'static`; for others, `ZFrame::new(bytes)` makes a copy.
 ///
 /// ```
 /// use zkit::{ZFrame, ZMsg};
@@ -462,6 +463,14 @@ macro_rules! from_one_frame {
 }
 
 from_one_frame!(ZFrame, Vec<u8>, Box<[u8]>, String, &'static str, &'static [u8], u16, u32, u64);
+from_one_frame!(&ZFrame, &Vec<u8>, &String);
+
+impl From<&ZMsg> for ZMsg {
+    /// A clone, which shares the content of larger frames.
+    fn from(msg: &ZMsg) -> ZMsg {
+        msg.clone()
+    }
+}
 
 impl<const N: usize> From<&'static [u8; N]> for ZMsg {
     /// A message of one frame.

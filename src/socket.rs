@@ -523,6 +523,19 @@ impl ZSock {
     /// Waits while the socket has nowhere to put it. A message without frames is not sent, and no
     /// error.
     ///
+    /// ```
+    /// # use zkit::{ZContext, ZFrame};
+    /// # let ctx = ZContext::new()?;
+    /// # let sink = ctx.pull("@inproc://sink")?;
+    /// # let socket = ctx.push(">inproc://sink")?;
+    /// # let (name, number, borrowed) = (String::from("a"), 1, "b".to_owned());
+    /// socket.send("a literal")?;
+    /// socket.send(format!("{name} {number}"))?;
+    /// socket.send((name, "", vec![0; 1024]))?;
+    /// socket.send(ZFrame::new(&borrowed[..]))?; // copied, because it is only borrowed
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`SendError`] with the message: [`Error::Interrupted`], [`Error::Terminated`],
     /// [`Error::Timeout`] after [`ZMQ_SNDTIMEO`](ZSock::set_sndtimeo), [`Error::HostUnreachable`] on a
