@@ -44,17 +44,16 @@ impl ZMsg {
     /// # Errors
     /// [`Error::Encode`] when a frame is of 4 GiB or more.
     pub fn encode(&self) -> Result<ZFrame> {
+        if let Some(index) = self.iter().position(|frame| u32::try_from(frame.len()).is_err()) {
+            return Err(Error::Encode { index, reason: "the format ends at 4 GiB a frame".into() });
+        }
         let mut bytes = Vec::with_capacity(self.content_size() + 5 * self.len());
-        for (index, frame) in self.iter().enumerate() {
+        for frame in self.iter() {
             match u8::try_from(frame.len()) {
                 Ok(size) if size != LONG => bytes.push(size),
                 _ => {
-                    let size = u32::try_from(frame.len()).map_err(|_| Error::Encode {
-                        index,
-                        reason: "the format ends at 4 GiB a frame".into(),
-                    })?;
                     bytes.push(LONG);
-                    bytes.extend(size.to_be_bytes());
+                    bytes.extend((frame.len() as u32).to_be_bytes());
                 }
             }
             bytes.extend_from_slice(frame);
@@ -65,7 +64,8 @@ impl ZMsg {
     /// The message that [`encode`](ZMsg::encode) or CZMQ's `zmsg_encode` put into `bytes`.
     ///
     /// Nothing is allocated before the whole input is found well-formed. The content takes no
-    /// more memory than the input; each frame takes 64 bytes beside it.
+    /// more memory than the input; each frame takes 64 bytes beside it, and some more when it is
+    /// too large to be inline.
     ///
     /// # Errors
     /// [`Error::Decode`] with the offset of the first size that the input does not hold.

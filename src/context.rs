@@ -2,12 +2,12 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::{Errno, Error, Reason, Result};
-use crate::ffi::{self, RawContext, RawSocket, millis};
+use crate::ffi::{self, Generation, RawContext, RawSocket, lock, millis};
 use crate::interrupt;
 
 /// Where sockets come from: libzmq's I/O threads, and the names of `inproc` endpoints.
@@ -74,15 +74,22 @@ impl ZContext {
     /// above.
     ///
     /// # Errors
-    /// As [`new`](ZContext::new).
+    /// As [`new`](ZContext::new), and [`Error::Forked`] in the child of a fork.
     pub fn global() -> Result<ZContext> {
-        let mut global = lock(&GLOBAL);
-        if let Some(ctx) = &*global {
-            return Ok(ctx.clone());
+        // The child of a fork may find the lock held by a thread that it does not have.
+        match GLOBAL_FROM.get().map(|made| made.check()) {
+            Some(Err(_)) => return Err(Error::Forked),
+            Some(Ok(())) => {}
+            None => {
+                GLOBAL_FROM.get_or_init(Generation::current);
+                ffi::at_exit(end_global);
+            }
         }
-        static END_WITH_PROCESS: Once = Once::new();
-        END_WITH_PROCESS.call_once(|| ffi::at_exit(end_global));
-        Ok(global.insert(ZContext::new()?).clone())
+        let mut global = lock(&GLOBAL);
+        match &*global {
+            Some(ctx) => Ok(ctx.clone()),
+            None => Ok(global.insert(ZContext::new()?).clone()),
+        }
     }
 
     /// Ends the work of every socket of this context: blocked and later calls in all threads
@@ -271,6 +278,7 @@ impl Inner {
     /// Opens a socket. Sockets closed a moment ago still count in libzmq until its reaper thread
     /// has been at them, so a full house is worth a short wait if it is not full of open ones.
     fn open(&self, socket_type: u32) -> Result<RawSocket, Reason> {
+        self.raw().check_process()?;
         self.reserve_for_threads()?;
         loop {
             let errno = match RawSocket::open(self.raw(), socket_type) {
@@ -343,13 +351,18 @@ impl Drop for Inner {
 /// The context of the shorthand constructors. A static is never dropped: `end_global` does it.
 static GLOBAL: Mutex<Option<ZContext>> = Mutex::new(None);
 
+/// The process that asked for it first.
+static GLOBAL_FROM: OnceLock<Generation> = OnceLock::new();
+
 /// Gives what was sent on global sockets the time that their linger promises. Threads that the
 /// program left running may hold sockets; they get a moment to drop them.
 extern "C" fn end_global() {
-    let Some(ctx) = lock(&GLOBAL).take() else { return };
-    if ctx.shutdown().is_err() {
-        return std::mem::forget(ctx); // a forked child: the context is its parent's
+    if GLOBAL_FROM.get().is_none_or(|made| made.check().is_err()) {
+        return; // the context is the parent's of this fork
     }
+    let Some(ctx) = lock(&GLOBAL).take() else { return };
+    // It fails only when it was shut down before.
+    let _ = ctx.shutdown();
     let give_up = Instant::now() + RELEASE_TIME;
     while Arc::strong_count(&ctx.inner) > 1 {
         if Instant::now() > give_up {
@@ -360,8 +373,4 @@ extern "C" fn end_global() {
         }
         thread::sleep(Duration::from_millis(1));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

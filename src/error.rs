@@ -133,7 +133,7 @@ pub enum Error {
     /// A frame is not what the reader asked for. It is still in its message.
     #[error("frame {index}: {reason}")]
     Frame {
-        /// The frame, counted from the first that the message ever had as 0.
+        /// The frame, counted from 0 with those that were taken from the front before.
         index: usize,
         /// What was expected and what was found.
         reason: Cow<'static, str>,
@@ -321,7 +321,8 @@ impl From<Errno> for Reason {
 pub struct SendError<T> {
     /// Why it was not sent.
     pub error: Error,
-    /// What was not sent, as it was given.
+    /// What was not sent: all frames as they were given. Only metadata that the last one was
+    /// received with is gone, because libzmq takes it off before it refuses.
     pub message: T,
 }
 

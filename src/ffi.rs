@@ -9,8 +9,8 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, Once};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use zmq_sys::zmq_msg_t;
@@ -42,7 +42,29 @@ unsafe impl Sync for RawMsg {}
 
 /// `zmq_msg_copy` marks its source as shared, so two copies of one message at a time must
 /// exclude each other. Striped by address: frames that are neighbours seldom share a lock.
-static COPY_LOCKS: [Mutex<()>; 16] = [const { Mutex::new(()) }; 16];
+static COPY_LOCKS: [AtomicBool; 16] = [const { AtomicBool::new(false) }; 16];
+
+/// Held for the few instructions of a copy. Not a `Mutex`, because a forked child must be able to
+/// break the locks of threads that it does not have.
+struct CopyLock(&'static AtomicBool);
+
+impl CopyLock {
+    fn of(msg: &RawMsg) -> CopyLock {
+        Generation::current(); // has forks watched from here on
+        let stripe = (msg.as_ptr().addr() / size_of::<zmq_msg_t>()) % COPY_LOCKS.len();
+        let lock = &COPY_LOCKS[stripe];
+        while lock.swap(true, Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        CopyLock(lock)
+    }
+}
+
+impl Drop for CopyLock {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
 
 impl RawMsg {
     /// Up to this many bytes libzmq keeps inside the message, without an allocation.
@@ -143,7 +165,7 @@ impl RawMsg {
     /// Another message with the same content, shared where it is not inline.
     pub(crate) fn copy(&self) -> RawMsg {
         let mut copy = RawMsg::empty();
-        let _exclusive = self.copy_lock();
+        let _exclusive = CopyLock::of(self);
         // SAFETY: the lock makes this the only thread that writes to the message.
         unsafe { self.copy_unlocked(&mut copy) };
         copy
@@ -167,7 +189,7 @@ impl RawMsg {
 
     /// Whether more frames of the same message followed when it was received.
     pub(crate) fn more(&self) -> bool {
-        let _exclusive = self.copy_lock();
+        let _exclusive = CopyLock::of(self);
         // SAFETY: the message is initialised; the lock keeps `copy` from writing its flags.
         unsafe { zmq_sys::zmq_msg_more(self.as_ptr()) != 0 }
     }
@@ -187,11 +209,6 @@ impl RawMsg {
             let value = zmq_sys::zmq_msg_gets(self.as_ptr(), name.as_ptr());
             (!value.is_null()).then(|| CStr::from_ptr(value))
         }
-    }
-
-    fn copy_lock(&self) -> std::sync::MutexGuard<'static, ()> {
-        let stripe = (self.as_ptr().addr() / size_of::<zmq_msg_t>()) % COPY_LOCKS.len();
-        COPY_LOCKS[stripe].lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -226,6 +243,11 @@ impl RawContext {
         // SAFETY: zmq_ctx_new has no preconditions.
         let ptr = NonNull::new(unsafe { zmq_sys::zmq_ctx_new() }).ok_or_else(last_errno)?;
         Ok(RawContext { ptr, generation: Generation::current() })
+    }
+
+    /// Fails in the child of a fork.
+    pub(crate) fn check_process(&self) -> Result<(), Errno> {
+        self.generation.check()
     }
 
     pub(crate) fn set(&self, option: u32, value: c_int) -> Result<(), Errno> {
@@ -315,7 +337,8 @@ impl RawSocket {
         check(unsafe { call(self.ptr.as_ptr(), endpoint.as_ptr()) }).map(drop)
     }
 
-    /// Sends without waiting. On success `msg` is left empty, on failure untouched.
+    /// Sends without waiting. On success `msg` is left empty, on failure as it was, but without
+    /// its metadata.
     #[inline]
     pub(crate) fn send(&self, msg: &mut RawMsg, more: bool) -> Result<(), Errno> {
         self.generation.check()?;
@@ -427,28 +450,63 @@ impl Drop for RawSocket {
 
 /// Which process, counted in forks, made an object. Comparing costs one load, where `getpid`
 /// would cost a system call.
-#[derive(Clone, Copy)]
-struct Generation(u32);
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Generation(u32);
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 impl Generation {
-    fn current() -> Generation {
+    pub(crate) fn current() -> Generation {
         static COUNT_FORKS: Once = Once::new();
         extern "C" fn in_child() {
             FORKS.fetch_add(1, Ordering::Relaxed);
+            for lock in &COPY_LOCKS {
+                lock.store(false, Ordering::Relaxed);
+            }
         }
-        COUNT_FORKS.call_once(|| {
-            // SAFETY: the handler only adds to an atomic, which is allowed between fork and exec.
-            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        });
+        COUNT_FORKS.call_once(|| on_fork(in_child));
         Generation(FORKS.load(Ordering::Relaxed))
     }
 
+    /// Fails in the child of a fork.
     #[inline]
-    fn check(self) -> Result<(), Errno> {
+    pub(crate) fn check(self) -> Result<(), Errno> {
         if self.0 == FORKS.load(Ordering::Relaxed) { Ok(()) } else { Err(Errno::FORKED) }
     }
+}
+
+/// Has `hook` called in the child of every fork. It must do nothing that is not allowed between
+/// fork and exec: no allocation, no lock.
+pub(crate) fn on_fork(hook: extern "C" fn()) {
+    // SAFETY: `hook` is a function that lives for ever.
+    unsafe { libc::pthread_atfork(None, None, Some(hook)) };
+}
+
+/// Puts one end of a new pair of connected sockets in place of the descriptor `one` and the other
+/// end in place of each of `others`.
+pub(crate) fn replace_pair(one: RawFd, others: &[RawFd]) {
+    let mut pair = [0; 2];
+    // SAFETY: `pair` has room for two descriptors; those replaced are open and stay so, which is
+    // all that their owners rely on.
+    unsafe {
+        if libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, pair.as_mut_ptr()) == -1 {
+            return;
+        }
+        for (end, replaced) in [(pair[0], slice::from_ref(&one)), (pair[1], others)] {
+            libc::fcntl(end, libc::F_SETFL, libc::O_NONBLOCK);
+            for fd in replaced {
+                libc::dup2(end, *fd);
+                libc::fcntl(*fd, libc::F_SETFD, libc::FD_CLOEXEC);
+            }
+            libc::close(end);
+        }
+    }
+}
+
+/// Locks a mutex, also after a panic of a thread that held it: no state of zkit's is left half
+/// changed by one.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Repeats a call that a signal broke off. It never waits, so it is soon done.

@@ -28,16 +28,16 @@
 //! ```
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::error::{Errno, Error, Result};
-use crate::ffi;
+use crate::ffi::{self, lock};
 
 /// Whether the process was asked to end. Signal handlers set it.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -51,24 +51,20 @@ static SIGTERM_CAME: AtomicBool = AtomicBool::new(false);
 /// # Errors
 /// [`Error::Io`] when the process has no descriptors left or may not set signal handlers.
 pub fn catch() -> Result<()> {
-    static CAUGHT: Mutex<bool> = Mutex::new(false);
-
     let doorbell = doorbell()?;
-    let mut caught = CAUGHT.lock().unwrap_or_else(PoisonError::into_inner);
-    if !*caught {
-        for (signal, came) in [(SIGINT, &SIGINT_CAME), (SIGTERM, &SIGTERM_CAME)] {
-            catch_one(signal, came, doorbell)
-                .map_err(|source| Error::Io { what: "cannot catch signals".into(), source })?;
-        }
-        *caught = true;
+    let Some(rings) = lock(&doorbell.for_signals).take() else { return Ok(()) };
+    for ((signal, came), ring) in SIGNALS.into_iter().zip(rings) {
+        catch_one(signal, came, ring)
+            .map_err(|source| Error::Io { what: "cannot catch signals".into(), source })?;
     }
     Ok(())
 }
 
+const SIGNALS: [(i32, &AtomicBool); 2] = [(SIGINT, &SIGINT_CAME), (SIGTERM, &SIGTERM_CAME)];
+
 /// The actions run in the order of registration: the default action if the signal came before,
 /// then the flags, and last the descriptor, so that who wakes finds the flags set.
-fn catch_one(signal: i32, came: &'static AtomicBool, doorbell: &Doorbell) -> io::Result<()> {
-    let ring = doorbell.ring.try_clone()?;
+fn catch_one(signal: i32, came: &'static AtomicBool, ring: UnixStream) -> io::Result<()> {
     signal_hook::flag::register_conditional_default(signal, came)?;
     signal_hook::flag::register(signal, came)?;
     signal_hook::flag::register(signal, &INTERRUPTED)?;
@@ -88,27 +84,28 @@ pub fn is_interrupted() -> bool {
 /// [`Error::Io`] when the process has no descriptors left.
 pub fn raise() -> Result<()> {
     let doorbell = doorbell()?;
-    INTERRUPTED.store(true, Ordering::Relaxed);
+    INTERRUPTED.store(true, Ordering::SeqCst);
     doorbell.ring();
     Ok(())
 }
 
 /// Forgets the interrupt: blocking calls work again, and the next signal is a first one.
 pub fn reset() {
-    SIGINT_CAME.store(false, Ordering::Relaxed);
-    SIGTERM_CAME.store(false, Ordering::Relaxed);
-    INTERRUPTED.store(false, Ordering::Relaxed);
+    // In this order: a signal in between is a new one, and its flags stay.
+    INTERRUPTED.store(false, Ordering::SeqCst);
+    for (_, came) in SIGNALS {
+        came.store(false, Ordering::SeqCst);
+    }
     if let Some(doorbell) = DOORBELL.get() {
         doorbell.silence();
-        // A signal between the two lines above has set the flag again.
-        if is_interrupted() {
-            doorbell.ring();
-        }
     }
 }
 
 /// A descriptor that is readable while the process is interrupted, for an event loop of one's
 /// own. Only wait on it: reading from it would take the news from everybody else.
+///
+/// It may be readable for a moment longer than that, so look at [`is_interrupted`], and call
+/// [`reset`] when it is not.
 ///
 /// # Errors
 /// [`Error::Io`] when the process has no descriptors left.
@@ -120,6 +117,10 @@ pub fn descriptor() -> Result<BorrowedFd<'static>> {
 struct Doorbell {
     ring: UnixStream,
     sound: UnixStream,
+    /// One for each signal's handler, until `catch` gives it away.
+    for_signals: Mutex<Option<[UnixStream; 2]>>,
+    /// Every descriptor that rings, the handlers' too.
+    rings: [RawFd; 3],
 }
 
 static DOORBELL: OnceLock<Doorbell> = OnceLock::new();
@@ -130,7 +131,21 @@ fn doorbell() -> Result<&'static Doorbell> {
     }
     let new = Doorbell::new()
         .map_err(|source| Error::Io { what: "cannot watch for interrupts".into(), source })?;
-    Ok(DOORBELL.get_or_init(|| new))
+    Ok(DOORBELL.get_or_init(|| {
+        ffi::on_fork(separate_child);
+        new
+    }))
+}
+
+/// Gives the child of a fork a doorbell of its own, under the same numbers: its signals are not
+/// its parent's.
+extern "C" fn separate_child() {
+    if let Some(doorbell) = DOORBELL.get() {
+        ffi::replace_pair(doorbell.sound.as_raw_fd(), &doorbell.rings);
+        if is_interrupted() {
+            doorbell.ring();
+        }
+    }
 }
 
 impl Doorbell {
@@ -138,7 +153,9 @@ impl Doorbell {
         let (ring, sound) = UnixStream::pair()?;
         ring.set_nonblocking(true)?;
         sound.set_nonblocking(true)?;
-        Ok(Doorbell { ring, sound })
+        let for_signals = [ring.try_clone()?, ring.try_clone()?];
+        let rings = [&ring, &for_signals[0], &for_signals[1]].map(AsRawFd::as_raw_fd);
+        Ok(Doorbell { ring, sound, for_signals: Mutex::new(Some(for_signals)), rings })
     }
 
     fn ring(&self) {
@@ -149,6 +166,10 @@ impl Doorbell {
     fn silence(&self) {
         let mut rings = [0; 64];
         while (&self.sound).read(&mut rings).is_ok_and(|read| read > 0) {}
+        // Somebody has rung since the caller found that nobody had.
+        if INTERRUPTED.load(Ordering::SeqCst) {
+            self.ring();
+        }
     }
 }
 
@@ -183,7 +204,7 @@ pub(crate) fn wait(
         match ffi::poll(slots, left) {
             Ok(0) if left.is_none_or(|left| left.is_zero()) => return Ok(false),
             Ok(_) if slots[..watched].iter().any(|slot| slot.revents != 0) => return Ok(true),
-            // Rung for a flag that `reset` or a forked child has taken back.
+            // Rung for a flag that `reset` has taken back.
             Ok(1..) if !is_interrupted() => doorbell.silence(),
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(Error::Wait { reason: errno.into() }),

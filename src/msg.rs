@@ -176,6 +176,7 @@ impl ZMsg {
     pub fn clear(&mut self) {
         self.first = None;
         self.rest.clear();
+        self.popped = 0;
     }
 
     /// Takes the first frame as text.
@@ -410,7 +411,8 @@ impl Eq for ZMsg {}
 
 impl<T: Into<ZFrame>> FromIterator<T> for ZMsg {
     fn from_iter<I: IntoIterator<Item = T>>(frames: I) -> ZMsg {
-        let mut frames = frames.into_iter();
+        // An iterator may go on after its end, which would leave a message without a first frame.
+        let mut frames = frames.into_iter().fuse();
         let first = frames.next().map(Into::into);
         let mut rest = Rest::with_capacity(frames.size_hint().0);
         for frame in frames {

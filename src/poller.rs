@@ -49,7 +49,9 @@ pub struct ZPoller<'a, K> {
 #[derive(Debug)]
 struct Entry<'a, K> {
     key: K,
-    source: Source<'a>,
+    /// None once it is removed: until the next wait it keeps its place in the turn, for whoever
+    /// adds it again.
+    source: Option<Source<'a>>,
     interest: Events,
     paused: bool,
 }
@@ -104,10 +106,14 @@ impl<'a, K: Copy + PartialEq> ZPoller<'a, K> {
     }
 
     fn insert(&mut self, key: K, source: Source<'a>, interest: Events) -> Result<()> {
-        if self.entries.iter().any(|entry| entry.key == key) {
-            return Err(Error::Wait { reason: Reason::new("the poller has this key already") });
+        let entry = Entry { key, source: Some(source), interest, paused: false };
+        match self.entries.iter_mut().find(|entry| entry.key == key) {
+            Some(removed) if removed.source.is_none() => *removed = entry,
+            Some(_) => {
+                return Err(Error::Wait { reason: Reason::new("the poller has this key already") });
+            }
+            None => self.entries.push(entry),
         }
-        self.entries.push(Entry { key, source, interest, paused: false });
         Ok(())
     }
 
@@ -117,7 +123,7 @@ impl<'a, K: Copy + PartialEq> ZPoller<'a, K> {
     /// [`Error::Wait`] when there is nothing under it.
     pub fn remove(&mut self, key: K) -> Result<()> {
         let index = self.index(key)?;
-        self.entries.remove(index);
+        self.entries[index].source = None;
         Ok(())
     }
 
@@ -142,7 +148,8 @@ impl<'a, K: Copy + PartialEq> ZPoller<'a, K> {
     }
 
     fn index(&self, key: K) -> Result<usize> {
-        let index = self.entries.iter().position(|entry| entry.key == key);
+        let index =
+            self.entries.iter().position(|entry| entry.key == key && entry.source.is_some());
         index.ok_or_else(|| Error::Wait { reason: Reason::new("the poller has no such key") })
     }
 
@@ -174,6 +181,7 @@ impl<'a, K: Copy + PartialEq> ZPoller<'a, K> {
 
     fn wait_for(&mut self, timeout: Option<Duration>, most: usize) -> Result<()> {
         let deadline = timeout.and_then(clock::deadline);
+        self.forget_removed();
         loop {
             if self.stop == Stop::OnInterrupt && interrupt::is_interrupted() {
                 return Err(Error::Interrupted);
@@ -189,6 +197,12 @@ impl<'a, K: Copy + PartialEq> ZPoller<'a, K> {
                 return Ok(());
             }
         }
+    }
+
+    fn forget_removed(&mut self) {
+        let removed = |entry: &Entry<'_, K>| entry.source.is_none();
+        self.next -= self.entries[..self.next].iter().filter(|entry| removed(entry)).count();
+        self.entries.retain(|entry| !removed(entry));
     }
 
     /// Collects what is ready now, `most` at the most, from where the last look ended.
@@ -218,8 +232,9 @@ impl<K> Entry<'_, K> {
             return Ok(Events::NONE);
         }
         match self.source {
-            Source::Socket(socket) => Ok(socket.events()?.and(self.interest)),
-            Source::Descriptor(_) => {
+            None => Ok(Events::NONE),
+            Some(Source::Socket(socket)) => Ok(socket.events()?.and(self.interest)),
+            Some(Source::Descriptor(_)) => {
                 let mut slot = [self.slot()];
                 retry(|| ffi::poll(&mut slot, Some(Duration::ZERO)))
                     .map_err(|errno| Error::Wait { reason: errno.into() })?;
@@ -231,8 +246,9 @@ impl<K> Entry<'_, K> {
     /// How to sleep until it may be ready. A socket's descriptor is readable for any news.
     fn slot(&self) -> libc::pollfd {
         let (fd, events) = match self.source {
-            Source::Socket(socket) => (socket.as_raw_fd(), libc::POLLIN),
-            Source::Descriptor(fd) => (fd.as_raw_fd(), self.interest.to_poll()),
+            None => (-1, 0),
+            Some(Source::Socket(socket)) => (socket.as_raw_fd(), libc::POLLIN),
+            Some(Source::Descriptor(fd)) => (fd.as_raw_fd(), self.interest.to_poll()),
         };
         libc::pollfd { fd: if self.paused { -1 } else { fd }, events, revents: 0 }
     }

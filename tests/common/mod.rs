@@ -1,0 +1,122 @@
+//! What the integration tests share: a deadline on everything that may block, names that no other
+//! test uses, and child processes.
+
+#![allow(dead_code, reason = "each test crate uses a part of it")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::panic;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+/// Runs `f` in a thread of its own and returns its result. Panics, naming `name`, when it takes
+/// longer than `limit`; a panic of `f` goes on here.
+#[track_caller]
+pub(crate) fn within<T>(limit: Duration, name: &str, f: impl FnOnce() -> T + Send + 'static) -> T
+where
+    T: Send + 'static,
+{
+    let (sender, result) = mpsc::channel();
+    let spawned = thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let _ = sender.send(f());
+    });
+    let thread = spawned.expect("a thread for the test");
+    match result.recv_timeout(limit) {
+        Ok(value) => {
+            thread.join().expect("it has sent its result");
+            value
+        }
+        Err(RecvTimeoutError::Timeout) => panic!("{name} is not done within {limit:?}"),
+        Err(RecvTimeoutError::Disconnected) => match thread.join() {
+            Err(cause) => panic::resume_unwind(cause),
+            Ok(()) => unreachable!("the sender is dropped unused only by a panic"),
+        },
+    }
+}
+
+/// `name` with something behind it that no other test of any process has: for `inproc` names and
+/// the like.
+pub(crate) fn unique(name: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// What a test that runs as a child process was told to do; `None` in the parent.
+pub(crate) fn child_role() -> Option<String> {
+    std::env::var("ZKIT_TEST_ROLE").ok()
+}
+
+/// This test binary as a child process that runs the test `name` alone, as `role`. It is killed
+/// when the value is dropped.
+pub(crate) fn child(name: &str, role: &str) -> Child {
+    let binary = std::env::current_exe().expect("the test binary");
+    let process = Command::new(binary)
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .env("ZKIT_TEST_ROLE", role)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    Child { process: process.expect("a child process") }
+}
+
+pub(crate) struct Child {
+    process: std::process::Child,
+}
+
+impl Child {
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Waits for the line `tell` that the child prints.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, tell: &'static str, limit: Duration) {
+        let stdout = self.process.stdout.take().expect("nobody else reads");
+        let stdout = within(limit, tell, move || {
+            let mut lines = BufReader::new(stdout);
+            let mut line = String::new();
+            while !line.trim_end().ends_with(tell) {
+                line.clear();
+                let read = lines.read_line(&mut line).expect("the child's output");
+                assert!(read > 0, "the child has ended without {tell:?}");
+            }
+            lines.into_inner()
+        });
+        self.process.stdout = Some(stdout);
+    }
+
+    /// Lets the child go on, waits until it has ended in the ordinary way, and returns what it
+    /// still printed.
+    #[track_caller]
+    pub(crate) fn end(self, limit: Duration) -> String {
+        let (status, output) = self.outcome(limit);
+        assert!(status.success(), "the child ended with {status}:\n{output}");
+        output
+    }
+
+    /// As [`end`](Child::end), in whatever way it ended.
+    #[track_caller]
+    pub(crate) fn outcome(mut self, limit: Duration) -> (ExitStatus, String) {
+        drop(self.process.stdin.take());
+        let mut stdout = self.process.stdout.take().expect("nobody else reads");
+        let output = within(limit, "the child process", move || {
+            let mut output = String::new();
+            stdout.read_to_string(&mut output).map(|_| output).expect("the child's output")
+        });
+        (self.process.wait().expect("its status"), output)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// In a child: waits until the parent lets it go on, by [`Child::end`].
+pub(crate) fn wait_for_parent() {
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
