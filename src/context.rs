@@ -21,8 +21,10 @@ use crate::interrupt;
 /// Ending waits for what sockets have sent and libzmq has not yet handed to the network, at most
 /// as long as each socket's linger (`ZMQ_LINGER`), counted from when the socket was dropped. zkit
 /// gives every socket a linger of one second; [`ContextBuilder::linger`] and
-/// [`ZSock::set_linger`](crate::ZSock::set_linger) change that. What is given up is said with
-/// `log::warn!`. Only a linger of `None`, which must be asked for, can wait for ever.
+/// [`ZSock::set_linger`](crate::ZSock::set_linger) change that. When the end has to wait until a
+/// linger runs out, it says with `log::warn!` which socket has lost messages; what libzmq discards
+/// in other ways (a linger that runs out while the context lives on, an `inproc` name that is never
+/// bound) it does not tell. Only a linger of `None`, which must be asked for, can wait for ever.
 ///
 /// [`shutdown`](ZContext::shutdown) ends the work of every socket in every thread before that.
 ///
@@ -264,6 +266,9 @@ struct Lingering {
     until: Option<Instant>,
 }
 
+/// libzmq's timers are of milliseconds, and its threads may be late.
+const CLOCK_ERROR: Duration = Duration::from_millis(50);
+
 /// How many of them are remembered by name.
 const LINGERING_NAMED: usize = 16;
 
@@ -340,8 +345,10 @@ impl Drop for Inner {
         }
         let end = Instant::now();
         for Lingering { socket, until } in &*lock(&self.lingering) {
-            // libzmq does not say what it discards; it waits this long only if there is something.
-            if until.is_some_and(|until| start < until && until <= end) {
+            // libzmq does not say what it discards. But it waits until a linger runs out only if
+            // there is something, and this is the one that the wait has ended with.
+            let gave_up = |until| start < until && until.max(end) - until.min(end) < CLOCK_ERROR;
+            if until.is_some_and(gave_up) {
                 log::warn!("the linger of {socket} ran out: what it had not sent is lost");
             }
         }

@@ -125,10 +125,11 @@ pub(crate) fn check_ipc_free(path: &Path) -> Result<(), Reason> {
     // Not waiting: a listener that is alive but stopped has a full queue.
     match mio::net::UnixStream::connect(path) {
         Ok(_) => Err(Errno(libc::EADDRINUSE).into()),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            Err(Errno(libc::EADDRINUSE).into())
-        }
-        Err(_) => Ok(()),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(()),
+            io::ErrorKind::WouldBlock => Err(Errno(libc::EADDRINUSE).into()),
+            _ => Err(Errno(error.raw_os_error().unwrap_or(libc::EIO)).into()),
+        },
     }
 }
 
