@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
 use zmq_sys::zmq_msg_t;
@@ -70,12 +70,19 @@ impl RawMsg {
     /// Up to this many bytes libzmq keeps inside the message, without an allocation.
     const INLINE: usize = 33;
 
+    /// A message of no bytes: a copy, to the bit, of one that libzmq made, which owns nothing. It is
+    /// written in whole words and can be moved at once; what libzmq writes in single bytes stalls a
+    /// processor that moves it.
     #[inline]
     pub(crate) fn empty() -> RawMsg {
-        let mut msg = MaybeUninit::uninit();
-        // SAFETY: zmq_msg_init initialises the memory it is given and cannot fail.
-        unsafe { zmq_sys::zmq_msg_init(msg.as_mut_ptr()) };
-        RawMsg(msg)
+        static EMPTY: OnceLock<RawMsg> = OnceLock::new();
+        let empty = EMPTY.get_or_init(|| {
+            let mut msg = MaybeUninit::uninit();
+            // SAFETY: zmq_msg_init initialises the memory it is given and cannot fail.
+            unsafe { zmq_sys::zmq_msg_init(msg.as_mut_ptr()) };
+            RawMsg(msg)
+        });
+        RawMsg(empty.0)
     }
 
     /// Copies `bytes` into a new message.
@@ -148,12 +155,18 @@ impl RawMsg {
     }
 
     #[inline]
+    pub(crate) fn len(&self) -> usize {
+        // SAFETY: the message is initialised, and the function only reads it.
+        unsafe { zmq_sys::zmq_msg_size(self.as_ptr()) }
+    }
+
+    #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the message is initialised, both functions only read it (zmq_msg_data takes a
         // mutable pointer by C custom), and its content stays put while `self` is borrowed:
         // everything that replaces it takes `&mut self`.
         unsafe {
-            let size = zmq_sys::zmq_msg_size(self.as_ptr());
+            let size = self.len();
             if size == 0 {
                 return &[];
             }

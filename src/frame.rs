@@ -41,6 +41,18 @@ impl ZFrame {
         ZFrame(RawMsg::empty())
     }
 
+    /// How many bytes there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Puts other content in place of the present one.
     pub fn reset(&mut self, content: impl Into<ZFrame>) {
         *self = content.into();

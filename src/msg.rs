@@ -310,6 +310,12 @@ impl ZMsg {
         (self.first.as_mut(), &mut self.rest)
     }
 
+    /// Forgets the last frame, which libzmq has taken and left empty: there is nothing to close.
+    #[inline]
+    pub(crate) fn last_sent(&mut self) {
+        std::mem::forget(self.pop_back());
+    }
+
     /// Where to receive the first frame.
     #[inline]
     pub(crate) fn first_slot(&mut self) -> &mut ZFrame {

@@ -604,11 +604,14 @@ impl ZSock {
                         retry(|| self.raw.send(rest[last].raw_mut(), false))
                             .map_err(|errno| (last + 1, errno))
                     })
+                    // libzmq has left it empty: there is nothing to close.
+                    .map(|()| std::mem::forget(copy))
             }
         };
         match sent {
             Ok(()) => {
                 self.has_sent.set(true);
+                msg.last_sent();
                 Ok(())
             }
             Err((refused, errno)) => self.abandon(msg, refused, errno),

@@ -274,6 +274,25 @@ rebind! {
 }
 
 #[test]
+fn an_inproc_name_is_gone_when_the_drop_returns() {
+    let ctx = context();
+    let name = inproc("gone");
+    for round in 0..200_u32 {
+        let pull = ctx.pull(&name).unwrap();
+        if round % 2 == 0 {
+            drop(pull);
+        } else {
+            pull.unbind(&name).unwrap();
+        }
+        // What connects now waits for the next owner, and does not reach the last.
+        let push = ctx.push(&name).unwrap();
+        push.send_timeout(round, LONG).unwrap();
+        let next = ctx.pull(&name).unwrap();
+        assert_eq!(next.recv_timeout(LONG).unwrap(), round.into());
+    }
+}
+
+#[test]
 fn an_endpoint_is_bound_again_by_another_thread() {
     let ctx = context();
     let mut endpoint = ctx.pull("").unwrap().bind("tcp://127.0.0.1:*").unwrap();

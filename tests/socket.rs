@@ -636,6 +636,55 @@ whole_messages_or_none! {
     a_req_whose_peers_die_sends_small_messages_whole: Req to Router, SmallMessages;
 }
 
+/// What a dying peer makes the socket refuse is sent whole to the next peer, not swallowed as the
+/// rest of what came before.
+fn refused_and_sent_again(sender: SocketType, receiver: SocketType) {
+    let load = Load::LargeMessages;
+    let ctx = context();
+    let sender = ctx.socket(sender).unwrap();
+    sender.set_sndhwm(None).unwrap();
+    let endpoint = sender.bind("tcp://127.0.0.1:*").unwrap();
+    let connect = || {
+        let ctx = context();
+        let peer = ctx.socket(receiver).unwrap();
+        peer.connect(&endpoint).unwrap();
+        peer
+    };
+    let mut number = 0;
+    for _ in 0..8 {
+        let mut refused = load.message(number);
+        // A PAIR that has its last peer still does not take another.
+        let peer = loop {
+            let peer = connect();
+            match sender.send_timeout(refused, Duration::from_millis(200)) {
+                Ok(()) => break peer,
+                Err(failed) => refused = failed.message,
+            }
+        };
+        assert_eq!(load.number(&recv(&peer)), number);
+        let dying = thread::spawn(move || drop(peer));
+        loop {
+            number += 1;
+            match sender.try_send(load.message(number)) {
+                Ok(()) => {}
+                Err(failed) => {
+                    assert!(failed.error.is_would_block(), "{failed:?}");
+                    assert_eq!(load.number(&failed.message), number);
+                    break;
+                }
+            }
+        }
+        dying.join().unwrap();
+    }
+}
+
+#[test]
+fn what_a_dying_peer_refuses_goes_to_the_next_one() {
+    within(LONG, "PUSH", || refused_and_sent_again(SocketType::Push, SocketType::Pull));
+    within(LONG, "DEALER", || refused_and_sent_again(SocketType::Dealer, SocketType::Dealer));
+    within(LONG, "PAIR", || refused_and_sent_again(SocketType::Pair, SocketType::Pair));
+}
+
 #[test]
 fn a_dealer_and_a_router_whose_peers_die_know_whole_messages_only() {
     // The receiving side: a peer dies in the middle of its message, and nothing is left of it.

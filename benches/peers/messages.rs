@@ -1,0 +1,135 @@
+//! Messages over inproc from a PUSH to a PULL.
+//!
+//! `stream` is one thread that sends and one that receives, end to end. `batch` is one thread that
+//! sends 500 and receives 500, in turn: nobody waits for anybody, so it shows what a message
+//! costs, without the luck of scheduling.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::thread;
+
+use zkit::{ZContext, ZSock};
+
+use crate::workload::{Time, Workload, timed};
+
+/// An address, an empty delimiter and a body: what a broker passes on.
+const ADDRESS: &[u8] = b"worker1";
+const EMPTY: &[u8] = b"";
+const BODY: &[u8] = b"0123456789abcdef";
+
+const BATCH: u64 = 500;
+
+pub(crate) const WORKLOADS: &[Workload] = &[
+    Workload {
+        name: "push-pull-3-stream",
+        count: 500_000,
+        pinned: false,
+        zkit: |count| stream(count, zkit_ends(), zkit_send_three, zkit_recv),
+        raw: Some(|count| stream(count, raw_ends(), raw_send_three, raw_recv())),
+    },
+    Workload {
+        name: "push-pull-3-batch",
+        count: 1_000_000,
+        pinned: true,
+        zkit: |count| batch(count, zkit_ends(), zkit_send_three, zkit_recv),
+        raw: Some(|count| batch(count, raw_ends(), raw_send_three, raw_recv())),
+    },
+    Workload {
+        name: "push-pull-1-stream",
+        count: 1_000_000,
+        pinned: false,
+        zkit: |count| stream(count, zkit_ends(), zkit_send_one, zkit_recv),
+        raw: Some(|count| stream(count, raw_ends(), raw_send_one, raw_recv())),
+    },
+    Workload {
+        name: "push-pull-1-batch",
+        count: 2_000_000,
+        pinned: true,
+        zkit: |count| batch(count, zkit_ends(), zkit_send_one, zkit_recv),
+        raw: Some(|count| batch(count, raw_ends(), raw_send_one, raw_recv())),
+    },
+];
+
+fn zkit_ends() -> (ZSock, ZSock) {
+    let ctx = ZContext::new().unwrap();
+    (ctx.push("@inproc://messages").unwrap(), ctx.pull(">inproc://messages").unwrap())
+}
+
+fn zkit_send_three(push: &ZSock) {
+    push.send((ADDRESS, EMPTY, BODY)).unwrap();
+}
+
+fn zkit_send_one(push: &ZSock) {
+    push.send(BODY).unwrap();
+}
+
+fn zkit_recv(pull: &ZSock) -> usize {
+    pull.recv().unwrap().content_size()
+}
+
+fn raw_ends() -> (zmq::Socket, zmq::Socket) {
+    let ctx = zmq::Context::new();
+    let (push, pull) = (ctx.socket(zmq::PUSH).unwrap(), ctx.socket(zmq::PULL).unwrap());
+    push.bind("inproc://messages").unwrap();
+    pull.connect("inproc://messages").unwrap();
+    (push, pull)
+}
+
+fn raw_send_three(push: &zmq::Socket) {
+    push.send(ADDRESS, zmq::SNDMORE).unwrap();
+    push.send(EMPTY, zmq::SNDMORE).unwrap();
+    push.send(BODY, 0).unwrap();
+}
+
+fn raw_send_one(push: &zmq::Socket) {
+    push.send(BODY, 0).unwrap();
+}
+
+/// Receives every frame in the same place, which is as cheap as it gets.
+fn raw_recv() -> impl FnMut(&zmq::Socket) -> usize {
+    let mut frame = zmq::Message::new();
+    move |pull| {
+        let mut size = 0;
+        loop {
+            pull.recv(&mut frame, 0).unwrap();
+            size += frame.len();
+            if !frame.get_more() {
+                return size;
+            }
+        }
+    }
+}
+
+fn stream<S: Send>(
+    count: u64,
+    (push, pull): (S, S),
+    send: impl Fn(&S) + Send,
+    mut recv: impl FnMut(&S) -> usize,
+) -> Time {
+    let start = &Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            start.wait();
+            (0..count).for_each(|_| send(&push));
+        });
+        start.wait();
+        timed(|| (0..count).for_each(|_| _ = black_box(recv(&pull))))
+    })
+}
+
+fn batch<S>(
+    count: u64,
+    (push, pull): (S, S),
+    send: impl Fn(&S),
+    mut recv: impl FnMut(&S) -> usize,
+) -> Time {
+    let mut pass = |count| {
+        (0..count).for_each(|_| send(&push));
+        (0..count).for_each(|_| _ = black_box(recv(&pull)));
+    };
+    pass(BATCH);
+    timed(|| {
+        (0..count / BATCH).for_each(|_| pass(BATCH));
+        pass(count % BATCH);
+    })
+}
