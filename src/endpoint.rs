@@ -90,6 +90,21 @@ pub(crate) fn checked(endpoint: &str) -> Result<CString, Reason> {
     CString::new(endpoint).map_err(|_| Reason::new("it contains a NUL character"))
 }
 
+pub(crate) const NOT_TCP: &str =
+    "it is not tcp://host:port with a port from 1 to 65535, or * to bind any";
+
+/// Whether a `tcp` endpoint ends in a port. libzmq takes `-1` for 65535 and `5560x` for 5560.
+pub(crate) fn check_port(endpoint: &str, attach: Attach) -> Result<(), Reason> {
+    let Some(address) = endpoint.strip_prefix("tcp://") else { return Ok(()) };
+    let port = address.rsplit_once(':').map_or("", |(_, port)| port);
+    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+    match port.parse::<u16>() {
+        Ok(port) if digits && (port > 0 || attach == Attach::Bind) => Ok(()),
+        _ if port == "*" && attach == Attach::Bind => Ok(()),
+        _ => Err(Reason::explained(Errno(libc::EINVAL), NOT_TCP)),
+    }
+}
+
 /// The path of an `ipc` endpoint that stands for a file: neither a wildcard nor abstract.
 pub(crate) fn ipc_path(endpoint: &str) -> Option<&Path> {
     let path = endpoint.strip_prefix("ipc://")?;
@@ -128,8 +143,23 @@ pub(crate) fn check_ipc_free(path: &Path) -> Result<(), Reason> {
         Err(error) => match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(()),
             io::ErrorKind::WouldBlock => Err(Errno(libc::EADDRINUSE).into()),
-            _ => Err(Errno(error.raw_os_error().unwrap_or(libc::EIO)).into()),
+            _ => match error.raw_os_error() {
+                // A live socket of another kind, such as a logger's.
+                Some(libc::EPROTOTYPE) | None => Err(Errno(libc::EADDRINUSE).into()),
+                Some(errno) => Err(Errno(errno).into()),
+            },
         },
+    }
+}
+
+/// Whether libzmq would delete a file when it binds this abstract name, which has no file.
+pub(crate) fn check_abstract(endpoint: &str) -> Result<(), Reason> {
+    let name = endpoint.strip_prefix("ipc://").filter(|name| name.starts_with('@'));
+    match name.map(fs::symlink_metadata) {
+        Some(Ok(_)) => Err(Reason::new(
+            "there is a file of this name in the current directory, which libzmq would delete",
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -142,8 +172,13 @@ pub(crate) struct IpcFile {
 }
 
 impl IpcFile {
-    /// The file at `path`, absolute, so that a change of directory does not matter.
-    pub(crate) fn at(path: &Path) -> Option<IpcFile> {
+    /// The file of a bound endpoint, absolute, so that a change of directory does not matter. Where
+    /// libzmq made a directory for a wildcard, it removes both itself.
+    pub(crate) fn of(asked: &str, real: &str) -> Option<IpcFile> {
+        let path = ipc_path(real)?;
+        if asked == "ipc://*" && path.parent() != Some(Path::new("")) {
+            return None;
+        }
         let path = std::path::absolute(path).ok()?;
         let file = fs::symlink_metadata(&path).ok()?;
         Some(IpcFile { device: file.dev(), inode: file.ino(), path })

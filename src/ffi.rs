@@ -362,11 +362,12 @@ impl RawSocket {
         check(rc).map(drop)
     }
 
-    /// Receives one frame without waiting, in place of the content of `msg`.
+    /// Receives one frame in place of the content of `msg`: without waiting, or as long as
+    /// `ZMQ_RCVTIMEO` says.
     #[inline]
-    pub(crate) fn recv(&self, msg: &mut RawMsg) -> Result<(), Errno> {
+    pub(crate) fn recv(&self, msg: &mut RawMsg, wait: bool) -> Result<(), Errno> {
         self.generation.check()?;
-        let flags = zmq_sys::ZMQ_DONTWAIT as c_int;
+        let flags = if wait { 0 } else { zmq_sys::ZMQ_DONTWAIT as c_int };
         // SAFETY: socket and message are live and used by this thread alone.
         check(unsafe { zmq_sys::zmq_msg_recv(msg.0.as_mut_ptr(), self.ptr.as_ptr(), flags) })
             .map(drop)

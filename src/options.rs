@@ -1,6 +1,6 @@
 //! The options of a socket: one line of the table below each, typed.
 
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use crate::error::{Errno, Error, Reason, Result};
@@ -94,6 +94,23 @@ impl<const OFF: i32> Kind<Option<Duration>> for MillisOr<OFF> {
     }
 }
 
+/// A C `int` of milliseconds of which libzmq keeps the tenths of a second, or 0 for none.
+struct TenthsOrNone;
+
+impl Kind<Option<Duration>> for TenthsOrNone {
+    fn get(socket: &RawSocket, option: u32) -> Result<Option<Duration>, Errno> {
+        MillisOr::<0>::get(socket, option)
+    }
+
+    fn set(socket: &RawSocket, option: u32, value: Option<Duration>) -> Result<(), Reason> {
+        let tenths = value.map(|value| {
+            let tenths = value.as_nanos().div_ceil(100_000_000);
+            Duration::from_millis(u64::try_from(tenths).unwrap_or(u64::MAX).saturating_mul(100))
+        });
+        MillisOr::<0>::set(socket, option, tenths)
+    }
+}
+
 /// A C `int` of seconds, or -1 for what the system does.
 struct SecondsOrSystem;
 
@@ -105,7 +122,7 @@ impl Kind<Option<Duration>> for SecondsOrSystem {
 
     fn set(socket: &RawSocket, option: u32, value: Option<Duration>) -> Result<(), Reason> {
         let seconds = value.map_or(Ok(-1), |value| {
-            let seconds = value.as_secs() + u64::from(value.subsec_nanos() > 0);
+            let seconds = value.as_secs().saturating_add((value.subsec_nanos() > 0).into());
             i32::try_from(seconds)
                 .map_err(|_| Reason::new(format!("{value:?} is longer than libzmq can hold")))
         })?;
@@ -276,12 +293,6 @@ options! {
     /// High-water mark for receiving: how many messages are queued from each peer. `None` is no
     /// limit. Default 1000.
     ZMQ_RCVHWM as NumberOr<0>: Option<u32> => rcvhwm, set_rcvhwm;
-    /// How long `send` waits before [`Error::Timeout`]; `None` for ever. Default `None`. Acts at
-    /// once.
-    ZMQ_SNDTIMEO as MillisOr<-1>: Option<Duration> => sndtimeo, set_sndtimeo;
-    /// How long `recv` waits before [`Error::Timeout`]; `None` for ever. Default `None`. Acts at
-    /// once.
-    ZMQ_RCVTIMEO as MillisOr<-1>: Option<Duration> => rcvtimeo, set_rcvtimeo;
     /// The largest frame that is accepted from a peer, in bytes; a peer that sends a larger one is
     /// disconnected. `None` is no limit. Default `None`.
     ZMQ_MAXMSGSIZE as WideOrUnlimited: Option<u64> => maxmsgsize, set_maxmsgsize;
@@ -339,12 +350,15 @@ options! {
     ZMQ_HANDSHAKE_IVL as MillisOr<0>: Option<Duration> => handshake_ivl, set_handshake_ivl;
     /// How often to send ZMTP heartbeats; `None` is never. Default `None`.
     ZMQ_HEARTBEAT_IVL as MillisOr<0>: Option<Duration> => heartbeat_ivl, set_heartbeat_ivl;
-    /// How long to wait for the answer to a heartbeat before the connection is given up; `None`
-    /// is the interval of the heartbeats. Default `None`.
-    ZMQ_HEARTBEAT_TIMEOUT as MillisOr<-1>: Option<Duration> => heartbeat_timeout, set_heartbeat_timeout;
-    /// After how much silence the peer may give the connection up; `None` is never. libzmq counts
-    /// in tenths of a second and ends at 6,553 s. Default `None`.
-    ZMQ_HEARTBEAT_TTL as MillisOr<0>: Option<Duration> => heartbeat_ttl, set_heartbeat_ttl;
+    /// How long to wait for the answer to a heartbeat before the connection is given up; `None`, the
+    /// default, is the interval of the heartbeats.
+    ZMQ_HEARTBEAT_TIMEOUT as MillisOr<-1>: Option<Duration> => heartbeat_timeout, _;
+    /// How long to wait for the answer to a heartbeat before the connection is given up. It cannot
+    /// be unset.
+    ZMQ_HEARTBEAT_TIMEOUT as Millis: Duration => _, set_heartbeat_timeout;
+    /// After how much silence the peer may give the connection up; `None` is never. Rounded up to
+    /// tenths of a second, 6,553.5 s at the most. Default `None`.
+    ZMQ_HEARTBEAT_TTL as TenthsOrNone: Option<Duration> => heartbeat_ttl, set_heartbeat_ttl;
     /// How many connections may wait to be accepted. Default 100.
     ZMQ_BACKLOG as Number: u32 => backlog, set_backlog;
 
@@ -461,16 +475,18 @@ macro_rules! content_options {
     };
     (@owned bytes) => { Vec<u8> };
     (@owned text) => { Option<String> };
+    (@owned name) => { Option<String> };
     (@owned key) => { Vec<u8> };
     (@read bytes) => { get_bytes };
     (@read text) => { get_text };
+    (@read name) => { get_text };
     (@read key) => { get_key };
 }
 
 content_options! {
-    /// The identity by which ROUTERs know this socket (`ZMQ_IDENTITY` in older versions): 1 to 255
-    /// bytes, the first not zero. Empty when none was set: then a ROUTER invents one.
-    ZMQ_ROUTING_ID as bytes => identity, set_identity;
+    /// The identity by which ROUTERs know this socket (`ZMQ_IDENTITY` in older versions). Empty when
+    /// none was set: then a ROUTER invents one.
+    ZMQ_ROUTING_ID as bytes => identity, _;
     /// SUB: receive messages that start with these bytes; none of them is all messages. Acts at
     /// once. Also an XPUB's answer under [`set_xpub_manual`](ZSock::set_xpub_manual).
     ZMQ_SUBSCRIBE as bytes => _, subscribe;
@@ -484,8 +500,9 @@ content_options! {
     ZMQ_SOCKS_PROXY as text => socks_proxy, set_socks_proxy;
     /// The network device that TCP and UDP are bound to (`SO_BINDTODEVICE`); `None` for any.
     ZMQ_BINDTODEVICE as text => bindtodevice, set_bindtodevice;
-    /// The domain that a ZAP handler is told; `None` for none.
-    ZMQ_ZAP_DOMAIN as text => zap_domain, set_zap_domain;
+    /// The domain that a ZAP handler is told, 1 to 255 bytes; `None` when none was set. It cannot be
+    /// unset.
+    ZMQ_ZAP_DOMAIN as name => zap_domain, set_zap_domain;
     /// PLAIN: the name to give to a server, up to 255 bytes; `None` turns PLAIN off.
     ZMQ_PLAIN_USERNAME as text => plain_username, set_plain_username;
     /// PLAIN: the password to give to a server, up to 255 bytes; `None` turns PLAIN off.
@@ -524,6 +541,68 @@ fn get_text(socket: &RawSocket, option: u32) -> Result<Option<String>, Errno> {
 }
 
 impl ZSock {
+    /// Reads `ZMQ_SNDTIMEO`.
+    ///
+    /// How long `send` waits before [`Error::Timeout`]; `None` for ever. Default `None`.
+    ///
+    /// # Errors
+    /// None today; it is as other options are.
+    pub fn sndtimeo(&self) -> Result<Option<Duration>> {
+        Ok(self.timeouts().send.get())
+    }
+
+    /// Sets `ZMQ_SNDTIMEO`.
+    ///
+    /// How long `send` waits before [`Error::Timeout`]; `None` for ever. Default `None`. Acts at
+    /// once.
+    ///
+    /// # Errors
+    /// [`Error::Option`] when the time is longer than libzmq can hold.
+    pub fn set_sndtimeo(&self, value: Option<Duration>) -> Result<()> {
+        self.timeouts().send.set(self.timeout("ZMQ_SNDTIMEO", value)?);
+        Ok(())
+    }
+
+    /// Reads `ZMQ_RCVTIMEO`.
+    ///
+    /// How long `recv` waits before [`Error::Timeout`]; `None` for ever. Default `None`.
+    ///
+    /// # Errors
+    /// None today; it is as other options are.
+    pub fn rcvtimeo(&self) -> Result<Option<Duration>> {
+        Ok(self.timeouts().recv.get())
+    }
+
+    /// Sets `ZMQ_RCVTIMEO`.
+    ///
+    /// How long `recv` waits before [`Error::Timeout`]; `None` for ever. Default `None`. Acts at
+    /// once.
+    ///
+    /// # Errors
+    /// [`Error::Option`] when the time is longer than libzmq can hold.
+    pub fn set_rcvtimeo(&self, value: Option<Duration>) -> Result<()> {
+        self.timeouts().recv.set(self.timeout("ZMQ_RCVTIMEO", value)?);
+        Ok(())
+    }
+
+    /// A timeout in whole milliseconds, as libzmq would keep it.
+    fn timeout(&self, option: &'static str, value: Option<Duration>) -> Result<Option<Duration>> {
+        let millis = value.map(millis).transpose();
+        let millis = millis.map_err(|reason| self.cannot_set(option, reason))?;
+        Ok(millis.map(|millis| Duration::from_millis(millis as u64)))
+    }
+
+    /// Sets `ZMQ_ROUTING_ID`.
+    ///
+    /// The identity by which ROUTERs know this socket (`ZMQ_IDENTITY` in older versions): 1 to 255
+    /// bytes, the first not zero.
+    ///
+    /// # Errors
+    /// [`Error::Option`] when it is not such.
+    pub fn set_identity(&self, identity: impl AsRef<[u8]>) -> Result<()> {
+        self.set_name("ZMQ_ROUTING_ID", zmq_sys::ZMQ_ROUTING_ID, identity.as_ref())
+    }
+
     /// Sets `ZMQ_CONNECT_ROUTING_ID`.
     ///
     /// ROUTER, STREAM: the identity that the peer of the next `connect` gets here: 1 to 255 bytes,
@@ -540,11 +619,20 @@ impl ZSock {
             let reason = Reason::new("a peer of this socket has that identity already");
             return Err(self.option_error(option, reason));
         }
-        self.raw()
-            .set_bytes(zmq_sys::ZMQ_CONNECT_ROUTING_ID, identity)
-            .map_err(|errno| self.cannot_set(option, errno.into()))?;
+        self.set_name(option, zmq_sys::ZMQ_CONNECT_ROUTING_ID, identity)?;
         self.give_next(identity);
         Ok(())
+    }
+
+    fn set_name(&self, option: &'static str, number: u32, identity: &[u8]) -> Result<()> {
+        if identity.first() == Some(&0) {
+            let reason =
+                Reason::new("identities that start with a zero byte are for libzmq to give");
+            return Err(self.option_error(option, reason));
+        }
+        self.raw()
+            .set_bytes(number, identity)
+            .map_err(|errno| self.cannot_set(option, errno.into()))
     }
 
     /// Sets `ZMQ_USE_FD`: a listening descriptor, as a service manager passes it, for the next
@@ -562,8 +650,7 @@ impl ZSock {
         self.raw()
             .set_int(zmq_sys::ZMQ_USE_FD, descriptor.as_raw_fd())
             .map_err(|errno| self.cannot_set(option, errno.into()))?;
-        // libzmq closes it now.
-        let _ = descriptor.into_raw_fd();
+        self.hand_in(descriptor);
         Ok(())
     }
 

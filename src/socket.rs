@@ -2,7 +2,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use crate::context::ZContext;
 use crate::endpoint::{self, Attach, IpcFile, PortRange};
 use crate::error::{Errno, Error, Reason, Result, SendError};
 use crate::events::Events;
-use crate::ffi::{self, RawMsg, RawSocket, retry};
+use crate::ffi::{self, RawMsg, RawSocket, lock, retry};
 use crate::frame::ZFrame;
 use crate::interrupt::{self, Stop};
 use crate::msg::ZMsg;
@@ -78,6 +79,7 @@ pub struct ZSock {
     /// Whether it ever sent, and so may have something unsent.
     has_sent: Cell<bool>,
     stop: Cell<Stop>,
+    timeouts: Timeouts,
 }
 
 /// What the socket is attached to. libzmq knows, but does not tell.
@@ -87,6 +89,8 @@ struct Attached {
     connected: Vec<Connected>,
     /// The identity that the next peer connected to gets.
     next_identity: Option<Vec<u8>>,
+    /// The descriptor that the next bind uses.
+    handed_in: Option<OwnedFd>,
 }
 
 struct Bound {
@@ -211,8 +215,8 @@ impl ZContext {
             ending.unwrap_or(Error::Socket { socket_type, reason })
         };
         let raw = self.open(socket_type.raw()).map_err(cannot)?;
-        let fd = raw.get_int(zmq_sys::ZMQ_FD).map_err(|errno| cannot(errno.into()))?;
-        Ok(ZSock::assemble(raw, socket_type, fd, Some(self.clone())))
+        let socket = ZSock::assemble(raw, socket_type, Some(self.clone()));
+        socket.map_err(|errno| cannot(errno.into()))
     }
 }
 
@@ -254,26 +258,32 @@ impl ZSock {
             reason: Reason::new("zkit knows libzmq's stable socket types only"),
         };
         let raw = RawSocket::adopt(socket).ok_or_else(|| unknown("closed".into()))?;
-        let read = |option| {
-            raw.get_int(option).map_err(|errno| {
-                let socket_type = "adopted".into();
-                errno.ending().unwrap_or(Error::Socket { socket_type, reason: errno.into() })
-            })
+        let failed = |errno: Errno| {
+            let socket_type = "adopted".into();
+            errno.ending().unwrap_or(Error::Socket { socket_type, reason: errno.into() })
         };
-        let number = read(zmq_sys::ZMQ_TYPE)?;
+        let number = raw.get_int(zmq_sys::ZMQ_TYPE).map_err(failed)?;
         let socket_type =
             SocketType::from_raw(number).ok_or_else(|| unknown(format!("type {number}")))?;
-        let fd = read(zmq_sys::ZMQ_FD)?;
-        Ok(ZSock::assemble(raw, socket_type, fd, None))
+        ZSock::assemble(raw, socket_type, None).map_err(failed)
     }
 
     fn assemble(
         raw: RawSocket,
         socket_type: SocketType,
-        fd: RawFd,
         context: Option<ZContext>,
-    ) -> ZSock {
-        ZSock {
+    ) -> Result<ZSock, Errno> {
+        let fd = raw.get_int(zmq_sys::ZMQ_FD)?;
+        let timeout = |option| {
+            let millis = raw.get_int(option)?;
+            Ok(u64::try_from(millis).ok().map(Duration::from_millis))
+        };
+        let timeouts = Timeouts {
+            send: Cell::new(timeout(zmq_sys::ZMQ_SNDTIMEO)?),
+            recv: Cell::new(timeout(zmq_sys::ZMQ_RCVTIMEO)?),
+        };
+        raw.set_int(zmq_sys::ZMQ_RCVTIMEO, PATIENCE.as_millis() as i32)?;
+        Ok(ZSock {
             raw,
             socket_type,
             fd,
@@ -281,7 +291,12 @@ impl ZSock {
             attached: RefCell::default(),
             has_sent: Cell::new(false),
             stop: Cell::new(Stop::OnInterrupt),
-        }
+            timeouts,
+        })
+    }
+
+    pub(crate) fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
     }
 
     /// The socket's type.
@@ -302,6 +317,10 @@ impl ZSock {
     pub(crate) fn has_given(&self, identity: &[u8]) -> bool {
         let connected = &self.attached.borrow().connected;
         connected.iter().any(|peer| peer.identity.as_deref() == Some(identity))
+    }
+
+    pub(crate) fn hand_in(&self, descriptor: OwnedFd) {
+        self.attached.borrow_mut().handed_in = Some(descriptor);
     }
 
     pub(crate) fn give_next(&self, identity: &[u8]) {
@@ -357,9 +376,14 @@ impl ZSock {
             Some(range) => range.and_then(|range| self.bind_in_range(&range)),
             None => self.bind_one(endpoint),
         };
-        bound.map_err(|reason| {
+        let real = bound.map_err(|reason| {
             self.cannot(reason, endpoint, |endpoint, reason| Error::Bind { endpoint, reason })
-        })
+        })?;
+        // A range is unbound by what it was asked for as well.
+        if let Some(bound) = self.attached.borrow_mut().bound.last_mut() {
+            bound.asked = endpoint.to_owned();
+        }
+        Ok(real)
     }
 
     fn bind_in_range(&self, range: &PortRange<'_>) -> Result<String, Reason> {
@@ -401,22 +425,29 @@ impl ZSock {
         self.raw.check_process()?;
         let name = endpoint::checked(endpoint)?;
         // A descriptor that was handed in listens already, and its file is its maker's.
-        let handed_in = self.raw.get_int(zmq_sys::ZMQ_USE_FD).is_ok_and(|fd| fd >= 0);
-        let path = endpoint::ipc_path(endpoint).filter(|_| !handed_in);
-        if let Some(path) = path {
+        let inproc = endpoint.starts_with("inproc://");
+        let handed_in = !inproc && self.attached.borrow().handed_in.is_some();
+        // Two threads that find a path free must not both take it.
+        static BINDING_IPC: Mutex<()> = Mutex::new(());
+        let ipc = endpoint.starts_with("ipc://") && !handed_in;
+        let _alone = ipc.then(|| lock(&BINDING_IPC));
+        if let Some(path) = endpoint::ipc_path(endpoint).filter(|_| ipc) {
             endpoint::check_ipc(path)?;
             endpoint::check_ipc_free(path)?;
         }
+        endpoint::check_abstract(endpoint)?;
+        endpoint::check_port(endpoint, Attach::Bind)?;
         self.raw.bind(&name).map_err(|errno| explain(errno, endpoint))?;
         if handed_in {
-            // It serves one bind; libzmq would take it for the next one as well.
+            // It is libzmq's now, to close it; but libzmq would take it for the next bind as well.
+            self.attached.borrow_mut().handed_in.take().map(IntoRawFd::into_raw_fd);
             self.raw.set_int(zmq_sys::ZMQ_USE_FD, -1)?;
         }
         let real = self.last_endpoint().ok().flatten().unwrap_or_else(|| endpoint.to_owned());
         self.attached.borrow_mut().bound.push(Bound {
             asked: endpoint.to_owned(),
             real: real.clone(),
-            file: path.and_then(IpcFile::at),
+            file: if ipc { IpcFile::of(endpoint, &real) } else { None },
         });
         Ok(real)
     }
@@ -430,7 +461,7 @@ impl ZSock {
         let known = bound.iter().position(|one| one.asked == endpoint || one.real == endpoint);
         let real = known.map_or(endpoint, |index| &bound[index].real);
         let unbound = endpoint::checked(real)
-            .and_then(|name| self.raw.unbind(&name).map_err(|errno| explain(errno, endpoint)));
+            .and_then(|name| self.raw.unbind(&name).map_err(|errno| not_attached(errno, endpoint)));
         unbound.map_err(|reason| {
             self.cannot(reason, endpoint, |endpoint, reason| Error::Unbind { endpoint, reason })
         })?;
@@ -452,6 +483,7 @@ impl ZSock {
             if let Some(path) = endpoint::ipc_path(endpoint) {
                 endpoint::check_ipc(path)?;
             }
+            endpoint::check_port(endpoint, Attach::Connect)?;
             self.raw.connect(&name).map_err(|errno| explain(errno, endpoint))?;
             let mut attached = self.attached.borrow_mut();
             let identity = attached.next_identity.take();
@@ -468,8 +500,9 @@ impl ZSock {
     /// # Errors
     /// [`Error::Disconnect`] with the endpoint and the reason in words.
     pub fn disconnect(&self, endpoint: &str) -> Result<()> {
-        let disconnected = endpoint::checked(endpoint)
-            .and_then(|name| self.raw.disconnect(&name).map_err(|errno| explain(errno, endpoint)));
+        let disconnected = endpoint::checked(endpoint).and_then(|name| {
+            self.raw.disconnect(&name).map_err(|errno| not_attached(errno, endpoint))
+        });
         disconnected.map_err(|reason| {
             self.cannot(reason, endpoint, |endpoint, reason| Error::Disconnect { endpoint, reason })
         })?;
@@ -498,6 +531,14 @@ impl ZSock {
     }
 }
 
+/// libzmq's refusal to let go of an endpoint, in words.
+fn not_attached(errno: Errno, endpoint: &str) -> Reason {
+    match errno.0 {
+        libc::ENOENT => Reason::explained(errno, "the socket is not attached to it"),
+        _ => explain(errno, endpoint),
+    }
+}
+
 /// libzmq's refusal of an endpoint, in words.
 fn explain(errno: Errno, endpoint: &str) -> Reason {
     let transport = endpoint.split("://").next().unwrap_or_default();
@@ -506,11 +547,8 @@ fn explain(errno: Errno, endpoint: &str) -> Reason {
             "the linked libzmq has no transport {transport:?}; it has tcp, ipc, inproc and others"
         ),
         libc::ENODEV => "no network interface or address of this machine has that name".into(),
-        libc::ENOENT if transport == "ipc" => "its directory does not exist".into(),
-        libc::ENOENT => "the socket is not attached to it".into(),
-        libc::EINVAL if transport == "tcp" => {
-            "it is not tcp://host:port with a port from 1 to 65535, or * to bind any".into()
-        }
+        libc::ENOENT => "its directory does not exist".into(),
+        libc::EINVAL if transport == "tcp" => endpoint::NOT_TCP.into(),
         libc::EINVAL => format!("libzmq does not understand it as an endpoint of {transport}"),
         _ => return errno.into(),
     };
@@ -542,7 +580,10 @@ impl ZSock {
     /// ROUTER under [`set_router_mandatory`](ZSock::set_router_mandatory), [`Error::Send`] when this
     /// socket cannot send, or not now.
     pub fn send(&self, msg: impl Into<ZMsg>) -> Result<(), SendError<ZMsg>> {
-        self.send_within(msg.into(), Wait::AsSet(zmq_sys::ZMQ_SNDTIMEO))
+        self.send_within(
+            msg.into(),
+            Wait::Until(self.timeouts.send.get().and_then(clock::deadline)),
+        )
     }
 
     /// Sends a message if there is room for it now.
@@ -670,7 +711,10 @@ impl ZSock {
     /// [`ZMQ_RCVTIMEO`](ZSock::set_rcvtimeo), [`Error::Receive`] when this socket cannot receive, or
     /// not now.
     pub fn recv(&self) -> Result<ZMsg> {
-        self.recv_within(Wait::AsSet(zmq_sys::ZMQ_RCVTIMEO))
+        match self.timeouts.recv.get() {
+            Some(timeout) => self.recv_timeout(timeout),
+            None => self.recv_within(Wait::Forever),
+        }
     }
 
     /// Receives a whole message if there is one.
@@ -757,25 +801,33 @@ impl ZSock {
 
     fn recv_within(&self, wait: Wait) -> Result<ZMsg> {
         let mut msg = ZMsg::new();
-        match self.in_time(wait, libc::POLLIN, || self.recv_all(&mut msg)) {
+        // The first attempt of an endless wait does the first part of the waiting.
+        let mut patient = matches!(wait, Wait::Forever);
+        let attempt = || self.recv_all(&mut msg, std::mem::take(&mut patient));
+        match self.in_time(wait, libc::POLLIN, attempt) {
             Ok(()) => Ok(msg),
             Err(error) => Err(error.unwrap_or_else(|errno| self.cannot_receive(errno))),
         }
     }
 
-    /// Receives every frame without waiting. libzmq passes messages on whole: when the first
-    /// frame is there, so are the others. Each is received where it stays: moving what libzmq has
+    /// Receives every frame, without waiting unless `patient`. libzmq passes messages on whole: when
+    /// the first frame is there, so are the others. Each is received where it stays: moving what libzmq has
     /// just written stalls the processor.
     #[inline]
-    fn recv_all(&self, msg: &mut ZMsg) -> Result<(), Errno> {
+    fn recv_all(&self, msg: &mut ZMsg, patient: bool) -> Result<(), Errno> {
         let first = msg.first_slot().raw_mut();
-        retry(|| self.raw.recv(first))?;
+        match self.raw.recv(first, patient) {
+            // A signal: whoever waits on looks whether it was an interrupt.
+            Err(Errno::INTR) if patient => return Err(Errno::AGAIN),
+            Err(Errno::INTR) => retry(|| self.raw.recv(first, false))?,
+            received => received?,
+        }
         if first.more_mut() {
             let rest = msg.rest_slots();
             loop {
                 rest.push_back(ZFrame::empty());
                 let Some(frame) = rest.back_mut().map(ZFrame::raw_mut) else { break };
-                retry(|| self.raw.recv(frame))?;
+                retry(|| self.raw.recv(frame, false))?;
                 if !frame.more_mut() {
                     break;
                 }
@@ -827,9 +879,22 @@ fn unexpected(expected: &'static str, frames: impl IntoIterator<Item = ZFrame>) 
 #[derive(Clone, Copy)]
 enum Wait {
     Not,
+    /// `None` is a time that never comes.
     Until(Option<Instant>),
-    /// As the socket option says, read only when it comes to waiting.
-    AsSet(u32),
+    Forever,
+}
+
+/// How long a receive waits inside libzmq before it waits for interrupts as well. What comes within
+/// this time costs two system calls less; an interrupt from another thread may be noticed this much
+/// later.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// What `ZMQ_SNDTIMEO` and `ZMQ_RCVTIMEO` are set to. zkit does the waiting: in libzmq the former is
+/// not used, and the latter is `PATIENCE`.
+#[derive(Default)]
+pub(crate) struct Timeouts {
+    pub(crate) send: Cell<Option<Duration>>,
+    pub(crate) recv: Cell<Option<Duration>>,
 }
 
 /// # Waiting
@@ -873,10 +938,7 @@ impl ZSock {
         let deadline = match wait {
             Wait::Not => Some(Instant::now()),
             Wait::Until(deadline) => deadline,
-            Wait::AsSet(option) => {
-                let millis = self.raw.get_int(option).map_err(Err)?;
-                u64::try_from(millis).ok().and_then(|ms| clock::deadline(Duration::from_millis(ms)))
-            }
+            Wait::Forever => None,
         };
         let mut slots = [interrupt::readable(self.fd); 2];
         loop {

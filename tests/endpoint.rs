@@ -770,8 +770,8 @@ fn an_abstract_name_leaves_files_alone() {
         let name = format!("@{}", unique("zkit"));
         fs::write(&name, "precious").unwrap();
         let ctx = context();
-        let pull = ctx.pull(&format!("ipc://{name}")).unwrap();
-        drop(pull);
+        // libzmq deletes whatever has the name that it binds.
+        cannot_bind(&ctx.pull("").unwrap(), &format!("ipc://{name}"), &["a file of this name"]);
         assert_eq!(fs::read_to_string(&name).ok().as_deref(), Some("precious"));
         return;
     }
