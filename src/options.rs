@@ -442,6 +442,9 @@ macro_rules! content_options {
         }
     };
     (@set _ $($rest:tt)*) => {};
+    (@set $setter:ident $(#[$doc:meta])* $option:ident plain [$($capability:tt)?]) => {
+        content_options!(@set $setter $(#[$doc])* $option text [$($capability)?]);
+    };
     (@set $setter:ident $(#[$doc:meta])* $option:ident text [$($capability:tt)?]) => {
         #[doc = concat!("Sets `", stringify!($option), "`.\n\n")]
         $(#[$doc])*
@@ -476,10 +479,12 @@ macro_rules! content_options {
     (@owned bytes) => { Vec<u8> };
     (@owned text) => { Option<String> };
     (@owned name) => { Option<String> };
+    (@owned plain) => { Option<String> };
     (@owned key) => { Vec<u8> };
     (@read bytes) => { get_bytes };
     (@read text) => { get_text };
     (@read name) => { get_text };
+    (@read plain) => { get_plain };
     (@read key) => { get_key };
 }
 
@@ -504,9 +509,9 @@ content_options! {
     /// unset.
     ZMQ_ZAP_DOMAIN as name => zap_domain, set_zap_domain;
     /// PLAIN: the name to give to a server, up to 255 bytes; `None` turns PLAIN off.
-    ZMQ_PLAIN_USERNAME as text => plain_username, set_plain_username;
+    ZMQ_PLAIN_USERNAME as plain => plain_username, set_plain_username;
     /// PLAIN: the password to give to a server, up to 255 bytes; `None` turns PLAIN off.
-    ZMQ_PLAIN_PASSWORD as text => plain_password, set_plain_password;
+    ZMQ_PLAIN_PASSWORD as plain => plain_password, set_plain_password;
     /// CURVE: this side's public key; set from 32 bytes or 40 characters of Z85, read as bytes.
     ZMQ_CURVE_PUBLICKEY as key => curve_publickey, set_curve_publickey, needs "curve";
     /// CURVE: this side's secret key; set from 32 bytes or 40 characters of Z85, read as bytes.
@@ -538,6 +543,14 @@ fn get_text(socket: &RawSocket, option: u32) -> Result<Option<String>, Errno> {
         text.pop();
     }
     Ok((!text.is_empty()).then(|| String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// Turned off, PLAIN keeps its texts without using them.
+fn get_plain(socket: &RawSocket, option: u32) -> Result<Option<String>, Errno> {
+    match socket.get_int(zmq_sys::ZMQ_MECHANISM)? as u32 {
+        zmq_sys::ZMQ_PLAIN => get_text(socket, option),
+        _ => Ok(None),
+    }
 }
 
 impl ZSock {

@@ -78,6 +78,8 @@ pub struct ZSock {
     attached: RefCell<Attached>,
     /// Whether it ever sent, and so may have something unsent.
     has_sent: Cell<bool>,
+    /// Whether a REQ lost its peer in the middle of a request, and needs a delimiter for the next.
+    mid_request: Cell<bool>,
     stop: Cell<Stop>,
     timeouts: Timeouts,
 }
@@ -290,6 +292,7 @@ impl ZSock {
             context,
             attached: RefCell::default(),
             has_sent: Cell::new(false),
+            mid_request: Cell::new(false),
             stop: Cell::new(Stop::OnInterrupt),
             timeouts,
         })
@@ -615,6 +618,9 @@ impl ZSock {
     }
 
     fn send_within(&self, mut msg: ZMsg, wait: Wait) -> Result<(), SendError<ZMsg>> {
+        if let Err(error) = self.check_form(&msg) {
+            return Err(SendError { error, message: msg });
+        }
         match self.in_time(wait, libc::POLLOUT, || self.send_all(&mut msg)) {
             Ok(()) => Ok(()),
             Err(error) => {
@@ -630,6 +636,10 @@ impl ZSock {
     /// when it accepts it, and may still refuse a later one.
     #[inline]
     fn send_all(&self, msg: &mut ZMsg) -> Result<(), Errno> {
+        if self.mid_request.get() && !msg.is_empty() {
+            retry(|| self.raw.send(&mut RawMsg::empty(), true))?;
+            self.mid_request.set(false);
+        }
         let (Some(first), rest) = msg.parts_mut() else { return Ok(()) };
         let sent = match rest.len().checked_sub(1) {
             None => retry(|| self.raw.send(first.raw_mut(), false)).map_err(|errno| (0, errno)),
@@ -659,22 +669,41 @@ impl ZSock {
         }
     }
 
-    /// The peer went away between two frames. libzmq has taken back those that it had accepted;
-    /// PUSH, DEALER and REQ then swallow frames up to the end of a message, so they must get one.
+    /// The peer went away between two frames. libzmq has taken back those that it had accepted, but
+    /// not every socket type is ready for a new message then.
     #[cold]
     fn abandon(&self, msg: &ZMsg, refused: usize, errno: Errno) -> Result<(), Errno> {
         let last = msg.len() - 1;
-        let swallows =
-            matches!(self.socket_type, SocketType::Push | SocketType::Dealer | SocketType::Req);
-        if refused == 0 || refused == last || errno != Errno::AGAIN || !swallows {
+        let is_req = self.socket_type == SocketType::Req;
+        if refused == 0 || errno != Errno::AGAIN {
             return Err(errno);
         }
-        for (index, frame) in msg.iter().enumerate().skip(refused + 1) {
-            let mut copy = frame.clone();
-            retry(|| self.raw.send(copy.raw_mut(), index < last))?;
+        if refused == last {
+            // The REQ still is in the middle of its request, behind the delimiter.
+            self.mid_request.set(is_req);
+            return Err(errno);
+        }
+        if is_req || matches!(self.socket_type, SocketType::Push | SocketType::Dealer) {
+            // It swallows frames up to the end of a message, so it must get one.
+            for (index, frame) in msg.iter().enumerate().skip(refused + 1) {
+                let mut copy = frame.clone();
+                retry(|| self.raw.send(copy.raw_mut(), index < last))?;
+            }
         }
         // A REQ has made its request by now, and lost it as it would in a peer that dies.
-        if self.socket_type == SocketType::Req { Ok(()) } else { Err(errno) }
+        if is_req { Ok(()) } else { Err(errno) }
+    }
+
+    /// Whether a message has the form that the socket's type asks for. libzmq drops others without
+    /// a word, or sends a part of them.
+    fn check_form(&self, msg: &ZMsg) -> Result<(), Error> {
+        let reason = match (self.socket_type, msg.len()) {
+            (SocketType::Router, 1) => "a message needs the identity of its peer in front",
+            (SocketType::Stream, 1 | 3..) => "a message is the identity of its peer and one frame",
+            _ => return Ok(()),
+        };
+        let socket_type = self.socket_type.name();
+        Err(Error::Send { socket_type, reason: Reason::new(reason) })
     }
 
     #[cold]
@@ -922,10 +951,22 @@ impl ZSock {
         if blocking && self.stop.get() == Stop::OnInterrupt && interrupt::is_interrupted() {
             return Err(Ok(Error::Interrupted));
         }
-        match attempt() {
+        let mut done = attempt();
+        if matches!(done, Err(Errno::AGAIN)) && direction == libc::POLLOUT {
+            self.take_news().map_err(Err)?;
+            done = attempt();
+        }
+        match done {
             Err(Errno::AGAIN) if blocking => self.sleep_and_attempt(wait, direction, attempt),
             done => done.map_err(Err),
         }
+    }
+
+    /// A send takes in what libzmq's threads have to tell only once a millisecond. Asking for the
+    /// events takes it in always, and quiets the descriptor.
+    #[cold]
+    fn take_news(&self) -> Result<(), Errno> {
+        retry(|| self.raw.get_int(zmq_sys::ZMQ_EVENTS)).map(drop)
     }
 
     #[cold]
@@ -945,10 +986,8 @@ impl ZSock {
             if !interrupt::wait(&mut slots, deadline, self.stop.get()).map_err(Ok)? {
                 return Err(Ok(Error::Timeout));
             }
-            // A send takes libzmq's news only once a millisecond; asking for the events takes
-            // them always, and quiets the descriptor.
             if direction == libc::POLLOUT {
-                retry(|| self.raw.get_int(zmq_sys::ZMQ_EVENTS)).map_err(Err)?;
+                self.take_news().map_err(Err)?;
             }
             match attempt() {
                 Err(Errno::AGAIN) => {}
