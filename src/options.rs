@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::{Errno, Error, Reason, Result};
 use crate::ffi::{self, RawSocket, millis};
-use crate::socket::ZSock;
+use crate::socket::{Timeouts, ZSock};
 
 /// How an option's value goes to libzmq and comes back.
 trait Kind<Value> {
@@ -559,9 +559,9 @@ impl ZSock {
     /// How long `send` waits before [`Error::Timeout`]; `None` for ever. Default `None`.
     ///
     /// # Errors
-    /// None today; it is as other options are.
+    /// [`Error::Forked`] in the child of a fork.
     pub fn sndtimeo(&self) -> Result<Option<Duration>> {
-        Ok(self.timeouts().send.get())
+        Ok(self.timeouts("ZMQ_SNDTIMEO")?.send.get())
     }
 
     /// Sets `ZMQ_SNDTIMEO`.
@@ -572,7 +572,8 @@ impl ZSock {
     /// # Errors
     /// [`Error::Option`] when the time is longer than libzmq can hold.
     pub fn set_sndtimeo(&self, value: Option<Duration>) -> Result<()> {
-        self.timeouts().send.set(self.timeout("ZMQ_SNDTIMEO", value)?);
+        let option = "ZMQ_SNDTIMEO";
+        self.timeouts(option)?.send.set(self.timeout(option, value)?);
         Ok(())
     }
 
@@ -581,9 +582,9 @@ impl ZSock {
     /// How long `recv` waits before [`Error::Timeout`]; `None` for ever. Default `None`.
     ///
     /// # Errors
-    /// None today; it is as other options are.
+    /// [`Error::Forked`] in the child of a fork.
     pub fn rcvtimeo(&self) -> Result<Option<Duration>> {
-        Ok(self.timeouts().recv.get())
+        Ok(self.timeouts("ZMQ_RCVTIMEO")?.recv.get())
     }
 
     /// Sets `ZMQ_RCVTIMEO`.
@@ -594,8 +595,14 @@ impl ZSock {
     /// # Errors
     /// [`Error::Option`] when the time is longer than libzmq can hold.
     pub fn set_rcvtimeo(&self, value: Option<Duration>) -> Result<()> {
-        self.timeouts().recv.set(self.timeout("ZMQ_RCVTIMEO", value)?);
+        let option = "ZMQ_RCVTIMEO";
+        self.timeouts(option)?.recv.set(self.timeout(option, value)?);
         Ok(())
+    }
+
+    fn timeouts(&self, option: &'static str) -> Result<&Timeouts> {
+        self.raw().check_process().map_err(|errno| self.cannot_get(option, errno))?;
+        Ok(self.own_timeouts())
     }
 
     /// A timeout in whole milliseconds, as libzmq would keep it.

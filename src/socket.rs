@@ -298,7 +298,7 @@ impl ZSock {
         })
     }
 
-    pub(crate) fn timeouts(&self) -> &Timeouts {
+    pub(crate) fn own_timeouts(&self) -> &Timeouts {
         &self.timeouts
     }
 
@@ -702,6 +702,7 @@ impl ZSock {
             (SocketType::Stream, 1 | 3..) => "a message is the identity of its peer and one frame",
             _ => return Ok(()),
         };
+        self.raw.check_process().map_err(|errno| self.cannot_send(errno, msg))?;
         let socket_type = self.socket_type.name();
         Err(Error::Send { socket_type, reason: Reason::new(reason) })
     }

@@ -901,7 +901,7 @@ fn a_router_drops_what_is_for_nobody() {
     router.try_send(("nobody", vec![0; 10_000], "hello")).unwrap();
     // What names a peer and has nothing to say is a mistake.
     let failed = router.send("identity only").unwrap_err();
-    refused(&failed.error, &["cannot send", "ROUTER", "in front"]);
+    assert!(matches!(failed.error, Error::Send { socket_type: "ROUTER", .. }), "{failed:?}");
     assert_eq!(failed.message, "identity only".into());
     // And is not thrown off by it.
     let endpoint = inproc("router");
