@@ -14,7 +14,7 @@
 //!
 //! Guaranteed: a call that starts after the signal returns the error at once, even when it could
 //! have gone on without waiting. A thread that has just begun to wait in a receive may notice up to
-//! 10 ms later, all others at once. Only so today: SIGINT and SIGTERM are the two signals; a handler
+//! 5 ms later, all others at once. Only so today: SIGINT and SIGTERM are the two signals; a handler
 //! that the program itself had installed for them before is called as well.
 //!
 //! ```standalone_crate

@@ -917,7 +917,7 @@ enum Wait {
 /// How long a receive waits inside libzmq before it waits for interrupts as well. What comes within
 /// this time costs two system calls less; an interrupt from another thread may be noticed this much
 /// later.
-const PATIENCE: Duration = Duration::from_millis(10);
+const PATIENCE: Duration = Duration::from_millis(5);
 
 /// What `ZMQ_SNDTIMEO` and `ZMQ_RCVTIMEO` are set to. zkit does the waiting: in libzmq the former is
 /// not used, and the latter is `PATIENCE`.
