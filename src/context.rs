@@ -266,8 +266,8 @@ struct Lingering {
     until: Option<Instant>,
 }
 
-/// libzmq's timers are of milliseconds, and its threads may be late.
-const CLOCK_ERROR: Duration = Duration::from_millis(50);
+/// libzmq's timers are of milliseconds.
+const CLOCK_ERROR: Duration = Duration::from_millis(2);
 
 /// How many of them are remembered by name.
 const LINGERING_NAMED: usize = 16;
@@ -343,14 +343,14 @@ impl Drop for Inner {
         if let Some(raw) = self.raw.take() {
             raw.terminate();
         }
-        let end = Instant::now();
-        for Lingering { socket, until } in &*lock(&self.lingering) {
-            // libzmq does not say what it discards. But it waits until a linger runs out only if
-            // there is something, and this is the one that the wait has ended with.
-            let gave_up = |until| start < until && until.max(end) - until.min(end) < CLOCK_ERROR;
-            if until.is_some_and(gave_up) {
-                log::warn!("the linger of {socket} ran out: what it had not sent is lost");
-            }
+        let end = Instant::now() + CLOCK_ERROR;
+        // libzmq does not say what it discards. But it waits until a linger runs out only if there
+        // is something, so the last that ran out before the end is the one that was waited for.
+        let lingering = lock(&self.lingering);
+        let ran_out = lingering.iter().filter_map(|one| Some((one.until?, &one.socket)));
+        let waited_for = ran_out.filter(|(until, _)| start < *until && *until <= end).max();
+        if let Some((_, socket)) = waited_for {
+            log::warn!("the linger of {socket} ran out: what it had not sent is lost");
         }
     }
 }

@@ -173,10 +173,10 @@ pub(crate) struct IpcFile {
 
 impl IpcFile {
     /// The file of a bound endpoint, absolute, so that a change of directory does not matter. Where
-    /// libzmq made a directory for a wildcard, it removes both itself.
+    /// libzmq made a directory for a wildcard, with a `socket` in it, it removes both itself.
     pub(crate) fn of(asked: &str, real: &str) -> Option<IpcFile> {
         let path = ipc_path(real)?;
-        if asked == "ipc://*" && path.parent() != Some(Path::new("")) {
+        if asked == "ipc://*" && path.file_name() == Some(OsStr::new("socket")) {
             return None;
         }
         let path = std::path::absolute(path).ok()?;

@@ -314,8 +314,6 @@ options! {
     ZMQ_ROUTER_MANDATORY as Flag: bool => _, set_router_mandatory;
     /// ROUTER: whether a peer that comes with the identity of another takes its place. Default no.
     ZMQ_ROUTER_HANDOVER as Flag: bool => _, set_router_handover;
-    /// ROUTER: whether to speak plain TCP and not ZMTP. STREAM is made for that. Default no.
-    ZMQ_ROUTER_RAW as Flag: bool => _, set_router_raw;
     /// REQ, DEALER, ROUTER: whether to send an empty message on each new connection, so that a
     /// ROUTER learns of it. Default no.
     ZMQ_PROBE_ROUTER as Flag: bool => _, set_probe_router;
@@ -621,6 +619,19 @@ impl ZSock {
     /// [`Error::Option`] when it is not such.
     pub fn set_identity(&self, identity: impl AsRef<[u8]>) -> Result<()> {
         self.set_name("ZMQ_ROUTING_ID", zmq_sys::ZMQ_ROUTING_ID, identity.as_ref())
+    }
+
+    /// Sets `ZMQ_ROUTER_RAW`.
+    ///
+    /// ROUTER: whether to speak plain TCP and not ZMTP. STREAM is made for that. Default no.
+    ///
+    /// # Errors
+    /// [`Error::Option`] when this socket does not have the option.
+    pub fn set_router_raw(&self, raw: bool) -> Result<()> {
+        let set = self.raw().set_int(zmq_sys::ZMQ_ROUTER_RAW, raw.into());
+        set.map_err(|errno| self.cannot_set("ZMQ_ROUTER_RAW", errno.into()))?;
+        self.set_plain_tcp(raw);
+        Ok(())
     }
 
     /// Sets `ZMQ_CONNECT_ROUTING_ID`.

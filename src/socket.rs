@@ -78,6 +78,8 @@ pub struct ZSock {
     attached: RefCell<Attached>,
     /// Whether it ever sent, and so may have something unsent.
     has_sent: Cell<bool>,
+    /// Whether peers speak plain TCP, which has no frames.
+    plain_tcp: Cell<bool>,
     /// Whether a REQ lost its peer in the middle of a request, and needs a delimiter for the next.
     mid_request: Cell<bool>,
     stop: Cell<Stop>,
@@ -292,6 +294,7 @@ impl ZSock {
             context,
             attached: RefCell::default(),
             has_sent: Cell::new(false),
+            plain_tcp: Cell::new(socket_type == SocketType::Stream),
             mid_request: Cell::new(false),
             stop: Cell::new(Stop::OnInterrupt),
             timeouts,
@@ -315,6 +318,10 @@ impl ZSock {
 
     pub(crate) fn raw(&self) -> &RawSocket {
         &self.raw
+    }
+
+    pub(crate) fn set_plain_tcp(&self, plain_tcp: bool) {
+        self.plain_tcp.set(plain_tcp);
     }
 
     pub(crate) fn has_given(&self, identity: &[u8]) -> bool {
@@ -636,7 +643,8 @@ impl ZSock {
     /// when it accepts it, and may still refuse a later one.
     #[inline]
     fn send_all(&self, msg: &mut ZMsg) -> Result<(), Errno> {
-        if self.mid_request.get() && !msg.is_empty() {
+        let delimited = self.mid_request.get() && !msg.is_empty();
+        if delimited {
             retry(|| self.raw.send(&mut RawMsg::empty(), true))?;
             self.mid_request.set(false);
         }
@@ -665,17 +673,24 @@ impl ZSock {
                 msg.last_sent();
                 Ok(())
             }
-            Err((refused, errno)) => self.abandon(msg, refused, errno),
+            Err((refused, errno)) => self.abandon(msg, refused, delimited, errno),
         }
     }
 
     /// The peer went away between two frames. libzmq has taken back those that it had accepted, but
     /// not every socket type is ready for a new message then.
     #[cold]
-    fn abandon(&self, msg: &ZMsg, refused: usize, errno: Errno) -> Result<(), Errno> {
+    fn abandon(
+        &self,
+        msg: &ZMsg,
+        refused: usize,
+        delimited: bool,
+        errno: Errno,
+    ) -> Result<(), Errno> {
         let last = msg.len() - 1;
         let is_req = self.socket_type == SocketType::Req;
-        if refused == 0 || errno != Errno::AGAIN {
+        let nothing_accepted = refused == 0 && !delimited;
+        if nothing_accepted || errno != Errno::AGAIN {
             return Err(errno);
         }
         if refused == last {
@@ -697,9 +712,12 @@ impl ZSock {
     /// Whether a message has the form that the socket's type asks for. libzmq drops others without
     /// a word, or sends a part of them.
     fn check_form(&self, msg: &ZMsg) -> Result<(), Error> {
+        let plain_tcp = self.plain_tcp.get();
         let reason = match (self.socket_type, msg.len()) {
+            (SocketType::Router | SocketType::Stream, 1 | 3..) if plain_tcp => {
+                "a message is the identity of its peer and one frame"
+            }
             (SocketType::Router, 1) => "a message needs the identity of its peer in front",
-            (SocketType::Stream, 1 | 3..) => "a message is the identity of its peer and one frame",
             _ => return Ok(()),
         };
         self.raw.check_process().map_err(|errno| self.cannot_send(errno, msg))?;

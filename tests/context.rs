@@ -445,14 +445,17 @@ fn shutdown_before_the_first_socket_works() {
 
 #[test]
 fn a_drop_waits_for_a_peer_that_never_comes_as_long_as_the_linger() {
-    let linger = Duration::from_millis(300);
+    let linger = Duration::from_secs(1);
     let ctx = with_linger(Some(linger));
     let push = ctx.push(&nobody()).unwrap();
     push.send(("lost", vec![0; 10_000])).unwrap();
-    assert!(time_to_drop(push) < Duration::from_millis(250), "the socket's drop does not wait");
-    let took = time_to_drop(ctx);
+    let start = Instant::now();
+    let took = time_to_drop(push);
+    assert!(took < linger * 9 / 10, "{took:?}: the socket's drop waits");
+    time_to_drop(ctx);
+    let took = start.elapsed();
     assert!(took < linger + SLACK, "{took:?}");
-    assert!(took > linger / 2, "{took:?}: it has not waited");
+    assert!(took > linger * 9 / 10, "{took:?}: it has not waited");
 }
 
 #[test]
@@ -469,7 +472,7 @@ fn a_drop_waits_for_a_stuck_peer_as_long_as_the_linger() {
     }
     let took = time_to_drop((stream, ctx));
     assert!(took < linger + SLACK, "{took:?}");
-    assert!(took > linger / 2, "{took:?}: it has not waited");
+    assert!(took > linger * 9 / 10, "{took:?}: it has not waited");
 }
 
 #[test]
@@ -579,19 +582,32 @@ fn warnings(endpoint: &str) -> Vec<String> {
     about.filter(|(level, _)| *level == log::Level::Warn).map(|(_, text)| text.clone()).collect()
 }
 
+/// Drops what lingers for `linger` at the most. Returns whether that was over in time: on a busy
+/// machine it may take so much longer that the context cannot know why.
+fn lingered_in_time(linger: Duration, value: impl Send + 'static) -> bool {
+    time_to_drop(value) < linger + Duration::from_millis(25)
+}
+
 #[test]
 fn what_is_given_up_is_said() {
     record();
-    let ctx = with_linger(Some(Duration::from_millis(100)));
-    let endpoint = nobody();
-    let push = ctx.push(&endpoint).unwrap();
-    push.send("lost").unwrap();
-    time_to_drop((push, ctx));
-    let warnings = warnings(&endpoint);
-    assert_eq!(warnings.len(), 1, "{warnings:?}");
-    for word in ["PUSH", "linger", "lost"] {
-        assert!(warnings[0].contains(word), "{warnings:?}");
+    let linger = Duration::from_millis(100);
+    for _ in 0..20 {
+        let ctx = with_linger(Some(linger));
+        let endpoint = nobody();
+        let push = ctx.push(&endpoint).unwrap();
+        push.send("lost").unwrap();
+        if !lingered_in_time(linger, (push, ctx)) {
+            continue;
+        }
+        let warnings = warnings(&endpoint);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        for word in ["PUSH", "linger", "lost"] {
+            assert!(warnings[0].contains(word), "{warnings:?}");
+        }
+        return;
     }
+    println!("skipped: the machine is too busy");
 }
 
 #[test]
@@ -599,17 +615,18 @@ fn what_is_given_up_is_said_every_time() {
     record();
     let contexts: Vec<_> = (0..40)
         .map(|number| {
-            let ctx = with_linger(Some(Duration::from_millis(200 + number)));
+            let linger = Duration::from_millis(200 + number);
+            let ctx = with_linger(Some(linger));
             let endpoint = nobody();
             let push = ctx.push(&endpoint).unwrap();
             push.send("lost").unwrap();
-            (endpoint, thread::spawn(move || drop((push, ctx))))
+            (endpoint, thread::spawn(move || lingered_in_time(linger, (push, ctx))))
         })
         .collect();
     let mut silent = 0;
     for (endpoint, dropping) in contexts {
-        within(LONG, "a drop", move || dropping.join().unwrap());
-        silent += usize::from(warnings(&endpoint).is_empty());
+        let in_time = dropping.join().unwrap();
+        silent += usize::from(in_time && warnings(&endpoint).is_empty());
     }
     assert_eq!(silent, 0, "of 40");
 }
@@ -633,20 +650,26 @@ fn nothing_is_said_when_all_was_delivered() {
 fn nothing_is_said_of_who_delivered_all_while_another_did_not() {
     record();
     let receiver = context();
-    let pull = receiver.pull("").unwrap();
-    let good = pull.bind("tcp://127.0.0.1:*").unwrap();
-    let bad = nobody();
-    let ctx = context();
-    let [delivered, lost] = [&good, &bad].map(|endpoint| ctx.push(endpoint).unwrap());
-    delivered.set_linger(Some(Duration::from_millis(100))).unwrap();
-    lost.set_linger(Some(Duration::from_millis(300))).unwrap();
-    for push in [&delivered, &lost] {
-        push.send("message").unwrap();
+    let longer = Duration::from_millis(300);
+    for _ in 0..20 {
+        let pull = receiver.pull("").unwrap();
+        let good = pull.bind("tcp://127.0.0.1:*").unwrap();
+        let bad = nobody();
+        let ctx = context();
+        let [delivered, lost] = [&good, &bad].map(|endpoint| ctx.push(endpoint).unwrap());
+        delivered.set_linger(Some(Duration::from_millis(100))).unwrap();
+        lost.set_linger(Some(longer)).unwrap();
+        for push in [&delivered, &lost] {
+            push.send("message").unwrap();
+        }
+        assert_eq!(pull.recv_timeout(LONG).unwrap(), "message".into());
+        let in_time = lingered_in_time(longer, (delivered, lost, ctx));
+        assert_eq!(warnings(&good), [""; 0]);
+        if in_time {
+            return assert_eq!(warnings(&bad).len(), 1, "{:?}", warnings(&bad));
+        }
     }
-    assert_eq!(pull.recv_timeout(LONG).unwrap(), "message".into());
-    time_to_drop((delivered, lost, ctx));
-    assert_eq!(warnings(&bad).len(), 1, "{:?}", warnings(&bad));
-    assert_eq!(warnings(&good), [""; 0]);
+    println!("skipped: the machine is too busy");
 }
 
 #[test]
@@ -676,11 +699,11 @@ fn a_process_ends_although_a_global_peer_never_comes() {
         println!("sent");
         return;
     }
+    let start = Instant::now();
     let mut sender = child(TEST, &nobody());
     sender.wait_for("sent", LONG);
-    let start = Instant::now();
     sender.end(Duration::from_secs(1) + SLACK);
-    assert!(start.elapsed() > Duration::from_millis(500), "it has waited");
+    assert!(start.elapsed() > Duration::from_millis(900), "it has waited");
 }
 
 #[test]
@@ -694,7 +717,7 @@ fn a_process_ends_although_a_thread_holds_a_global_socket() {
             let pull = ZSock::pull("@tcp://127.0.0.1:*").unwrap();
             sender.send(()).unwrap();
             if how == "receiving" {
-                assert!(pull.recv().unwrap_err().is_terminated());
+                println!("{}", pull.recv().unwrap_err());
             } else {
                 thread::sleep(10 * LONG);
             }
@@ -711,7 +734,9 @@ fn a_process_ends_although_a_thread_holds_a_global_socket() {
         let ctx = context();
         let pull = ctx.pull(&endpoint).unwrap();
         assert_eq!(pull.recv_timeout(LONG).unwrap(), "last words".into(), "{how}");
-        sender.end(Duration::from_secs(1) + SLACK);
+        let output = sender.end(Duration::from_secs(1) + SLACK);
+        let told = output.contains("the context was shut down");
+        assert_eq!(told, how == "receiving", "{output}");
     }
 }
 

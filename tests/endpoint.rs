@@ -11,7 +11,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{child, child_role, unique, wait_for_parent, within};
+use common::{child, child_role, child_with, unique, wait_for_parent, within};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
@@ -592,8 +592,6 @@ fn a_file_that_has_taken_the_place_of_an_ipc_socket_stays() {
 fn a_wildcard_ipc_socket_works_and_leaves_nothing_behind() {
     const TEST: &str = "a_wildcard_ipc_socket_works_and_leaves_nothing_behind";
     if child_role().is_some() {
-        let dir = tempdir().unwrap();
-        std::env::set_current_dir(dir.path()).unwrap();
         let ctx = context();
         let pull = ctx.pull("").unwrap();
         let endpoints = [(); 2].map(|()| pull.bind("ipc://*").unwrap());
@@ -605,11 +603,25 @@ fn a_wildcard_ipc_socket_works_and_leaves_nothing_behind() {
         for endpoint in &endpoints {
             assert!(!path(endpoint).exists(), "{endpoint}");
         }
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         return;
     }
-    // In a process of its own: libzmq makes the file in the current directory or in TMPDIR.
-    child(TEST, "child").end(LONG);
+    // libzmq makes the file where one of these says, or in the current directory.
+    let places = ["TMPDIR", "TEMPDIR", "TMP"];
+    for place in places.map(Some).into_iter().chain([None]) {
+        let dir = tempdir().unwrap();
+        let child = child_with(TEST, "child", |command| {
+            for name in places {
+                command.env_remove(name);
+            }
+            match place {
+                Some(name) => command.env(name, dir.path()),
+                None => command.current_dir(dir.path()),
+            };
+        });
+        child.end(LONG);
+        let left: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
+        assert!(left.is_empty(), "{place:?}: {left:?}");
+    }
 }
 
 #[test]

@@ -755,6 +755,25 @@ fn a_stream_takes_messages_of_two_frames_only() {
 }
 
 #[test]
+fn a_raw_router_takes_messages_of_two_frames_only() {
+    let ctx = context();
+    let router = ctx.socket(SocketType::Router).unwrap();
+    router.set_router_raw(true).unwrap();
+    let endpoint = router.bind("tcp://127.0.0.1:*").unwrap();
+    let mut plain = tcp(&endpoint);
+    let peer = recv(&router).pop_front().unwrap();
+    for wrong in [ZMsg::from((&peer, "a", "b")), ZMsg::from((&peer, "a", "b", "c"))] {
+        let failed = router.send_timeout(&wrong, LONG).unwrap_err();
+        assert!(matches!(failed.error, Error::Send { .. }), "{failed:?}");
+        assert_eq!(failed.message, wrong);
+    }
+    router.send((peer, "whole")).unwrap();
+    let mut bytes = [0; 5];
+    plain.read_exact(&mut bytes).unwrap();
+    assert_eq!(&bytes, b"whole");
+}
+
+#[test]
 fn a_message_of_another_form_is_handed_over_and_the_next_one_comes() {
     let ctx = context();
     let (push, pull) = connected(&ctx, SocketType::Push, SocketType::Pull);

@@ -259,10 +259,11 @@ static const struct {
     double (*run) (count_t count);
     clockid_t clock_id;
 } WORKLOADS [] = {
-    { "push-pull-3-stream", stream_3, CLOCK_MONOTONIC },
+    { "push-pull-3-stream", stream_3, CLOCK_PROCESS_CPUTIME_ID },
     { "push-pull-3-batch", batch_3, CLOCK_PROCESS_CPUTIME_ID },
-    { "push-pull-1-stream", stream_1, CLOCK_MONOTONIC },
+    { "push-pull-1-stream", stream_1, CLOCK_PROCESS_CPUTIME_ID },
     { "push-pull-1-batch", batch_1, CLOCK_PROCESS_CPUTIME_ID },
+    { "push-pull-3-unpinned", stream_3, CLOCK_MONOTONIC },
     { "req-rep-inproc", reqrep_inproc, CLOCK_PROCESS_CPUTIME_ID },
     { "req-rep-tcp", reqrep_tcp, CLOCK_PROCESS_CPUTIME_ID },
     { "pair-inproc", pair_inproc, CLOCK_PROCESS_CPUTIME_ID },

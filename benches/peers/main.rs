@@ -70,7 +70,7 @@ impl Plan {
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--bench" => {}
-                "--quick" => (plan.rounds, plan.divisor) = (7, 4),
+                "--quick" => (plan.rounds, plan.divisor) = (5, 4),
                 "--czmq" => plan.czmq = Some(Czmq::at(args.next().ok_or(USAGE)?.into())?),
                 option if option.starts_with('-') => return Err(USAGE.into()),
                 _ => plan.names.push(arg),

@@ -2,7 +2,7 @@
 //!
 //! `stream` is one thread that sends and one that receives, end to end. `batch` is one thread that
 //! sends 500 and receives 500, in turn: nobody waits for anybody, so it shows what a message
-//! costs, without the luck of scheduling.
+//! costs without the luck of scheduling. `unpinned` is `stream` with all of that luck.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -22,8 +22,8 @@ const BATCH: u64 = 500;
 pub(crate) const WORKLOADS: &[Workload] = &[
     Workload {
         name: "push-pull-3-stream",
-        count: 500_000,
-        pinned: false,
+        count: 1_000_000,
+        pinned: true,
         zkit: |count| stream(count, zkit_ends(), zkit_send_three, zkit_recv),
         raw: Some(|count| stream(count, raw_ends(), raw_send_three, raw_recv())),
     },
@@ -36,8 +36,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "push-pull-1-stream",
-        count: 1_000_000,
-        pinned: false,
+        count: 2_000_000,
+        pinned: true,
         zkit: |count| stream(count, zkit_ends(), zkit_send_one, zkit_recv),
         raw: Some(|count| stream(count, raw_ends(), raw_send_one, raw_recv())),
     },
@@ -47,6 +47,13 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         pinned: true,
         zkit: |count| batch(count, zkit_ends(), zkit_send_one, zkit_recv),
         raw: Some(|count| batch(count, raw_ends(), raw_send_one, raw_recv())),
+    },
+    Workload {
+        name: "push-pull-3-unpinned",
+        count: 1_000_000,
+        pinned: false,
+        zkit: |count| stream(count, zkit_ends(), zkit_send_three, zkit_recv),
+        raw: Some(|count| stream(count, raw_ends(), raw_send_three, raw_recv())),
     },
 ];
 

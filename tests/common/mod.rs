@@ -5,7 +5,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::panic;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -51,18 +51,27 @@ pub(crate) fn child_role() -> Option<String> {
 /// This test binary as a child process that runs the test `name` alone, as `role`. It is killed
 /// when the value is dropped.
 pub(crate) fn child(name: &str, role: &str) -> Child {
-    let binary = std::env::current_exe().expect("the test binary");
-    let process = Command::new(binary)
+    child_with(name, role, |_| ())
+}
+
+/// As [`child`], with changes to how it is started.
+pub(crate) fn child_with(name: &str, role: &str, change: impl FnOnce(&mut Command)) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("the test binary"));
+    command
         .args([name, "--exact", "--nocapture", "--test-threads=1"])
         .env("ZKIT_TEST_ROLE", role)
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn();
-    Child { process: process.expect("a child process") }
+        .stdout(Stdio::piped());
+    change(&mut command);
+    let mut process = command.spawn().expect("a child process");
+    let output = process.stdout.take().map(BufReader::new);
+    Child { process, output }
 }
 
 pub(crate) struct Child {
     process: std::process::Child,
+    /// `None` while it is read from.
+    output: Option<BufReader<ChildStdout>>,
 }
 
 impl Child {
@@ -73,18 +82,17 @@ impl Child {
     /// Waits for the line `tell` that the child prints.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, tell: &'static str, limit: Duration) {
-        let stdout = self.process.stdout.take().expect("nobody else reads");
-        let stdout = within(limit, tell, move || {
-            let mut lines = BufReader::new(stdout);
+        let mut lines = self.output.take().expect("nobody else reads");
+        let lines = within(limit, tell, move || {
             let mut line = String::new();
             while !line.trim_end().ends_with(tell) {
                 line.clear();
                 let read = lines.read_line(&mut line).expect("the child's output");
                 assert!(read > 0, "the child has ended without {tell:?}");
             }
-            lines.into_inner()
+            lines
         });
-        self.process.stdout = Some(stdout);
+        self.output = Some(lines);
     }
 
     /// Lets the child go on, waits until it has ended in the ordinary way, and returns what it
@@ -100,10 +108,10 @@ impl Child {
     #[track_caller]
     pub(crate) fn outcome(mut self, limit: Duration) -> (ExitStatus, String) {
         drop(self.process.stdin.take());
-        let mut stdout = self.process.stdout.take().expect("nobody else reads");
+        let mut rest = self.output.take().expect("nobody else reads");
         let output = within(limit, "the child process", move || {
             let mut output = String::new();
-            stdout.read_to_string(&mut output).map(|_| output).expect("the child's output")
+            rest.read_to_string(&mut output).map(|_| output).expect("the child's output")
         });
         (self.process.wait().expect("its status"), output)
     }
