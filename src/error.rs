@@ -1,7 +1,10 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
+use std::num::{ParseFloatError, ParseIntError};
 use std::str::Utf8Error;
+use std::string::FromUtf8Error;
+use std::time::SystemTimeError;
 
 /// What zkit's operations return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -247,11 +250,18 @@ impl fmt::Debug for Error {
     }
 }
 
-impl From<Utf8Error> for Error {
-    fn from(error: Utf8Error) -> Error {
-        Error::other(error)
-    }
+macro_rules! from_other {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Error {
+            fn from(error: $error) -> Error {
+                Error::other(error)
+            }
+        }
+    )*};
 }
+
+// What handlers most often meet. A general conversion would exclude that `Error` is an error itself.
+from_other!(Utf8Error, FromUtf8Error, ParseIntError, ParseFloatError, SystemTimeError, fmt::Error);
 
 impl From<io::Error> for Error {
     fn from(source: io::Error) -> Error {
@@ -260,8 +270,12 @@ impl From<io::Error> for Error {
 }
 
 impl From<Box<dyn std::error::Error + Send + Sync>> for Error {
+    /// One of zkit's own comes out of its box.
     fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Error {
-        Error::Other(error)
+        match error.downcast::<Error>() {
+            Ok(own) => *own,
+            Err(other) => Error::Other(other),
+        }
     }
 }
 

@@ -44,6 +44,13 @@ impl Events {
         Events(self.0 & events.0)
     }
 
+    pub(crate) fn from_mio(event: &mio::event::Event) -> Events {
+        let when = |is, events| if is { events } else { Events::NONE };
+        when(event.is_readable(), Events::READABLE)
+            | when(event.is_writable(), Events::WRITABLE)
+            | when(event.is_error() || event.is_read_closed(), Events::ERROR)
+    }
+
     pub(crate) fn to_poll(self) -> i16 {
         let bit = |event, poll| if self.contains(event) { poll } else { 0 };
         bit(Events::READABLE, libc::POLLIN) | bit(Events::WRITABLE, libc::POLLOUT)

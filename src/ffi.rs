@@ -552,10 +552,10 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> Resul
     check(rc).map(|ready| ready as usize)
 }
 
-/// The descriptor of a socket, which lives as long as the socket does.
-pub(crate) fn borrow_socket_fd(_socket: &RawSocket, fd: RawFd) -> BorrowedFd<'_> {
-    // SAFETY: the caller read `fd` from this socket's ZMQ_FD; libzmq closes it with the socket,
-    // which the result borrows.
+/// A descriptor that lives as long as its owner does.
+pub(crate) fn borrow_fd<T>(_owner: &T, fd: RawFd) -> BorrowedFd<'_> {
+    // SAFETY: the caller had `fd` from this owner (a socket's ZMQ_FD, an epoll instance), which
+    // closes it when it is dropped, and which the result borrows.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! zkit is to the `zmq` crate what CZMQ is to libzmq: the same engine, with an interface made for
 //! programs. It is not another implementation of ZeroMQ's protocol, and not an asynchronous
-//! runtime: threads wait, on one socket or on several.
+//! runtime: threads wait, on one socket, on several, or in a reactor.
 //!
 //! [`ZContext`] is the entry point. It makes sockets, [`ZSock`], which send and receive messages,
 //! [`ZMsg`], of frames, [`ZFrame`].
@@ -111,6 +111,37 @@
 //! # Ok::<(), zkit::Error>(())
 //! ```
 //!
+//! # The reactor
+//!
+//! [`ZLoop`] calls handlers when sockets have messages, descriptors are ready and time has passed. It
+//! lends them the program's state, and what is idle costs nothing, however much of it there is.
+//!
+//! ```
+//! use std::time::Duration;
+//! use zkit::{Exit, Repeat, Result, ZContext, ZLoop, ZMsg};
+//!
+//! fn on_task(done: &mut u32, zloop: &mut ZLoop<'_, u32>, _task: ZMsg) -> Result<()> {
+//!     *done += 1;
+//!     if *done == 2 {
+//!         zloop.stop();
+//!     }
+//!     Ok(())
+//! }
+//!
+//! let ctx = ZContext::new()?;
+//! let tasks = ctx.pull("@inproc://tasks")?;
+//! let source = ctx.push(">inproc://tasks")?;
+//!
+//! let mut zloop = ZLoop::new()?;
+//! zloop.reader(&tasks, on_task)?;
+//! zloop.timer(Duration::from_millis(1), Repeat::Times(2), |_, _| Ok(source.send("a task")?))?;
+//!
+//! let mut done = 0;
+//! assert_eq!(zloop.run(&mut done)?, Exit::Stopped);
+//! assert_eq!(done, 2);
+//! # Ok::<(), zkit::Error>(())
+//! ```
+//!
 //! # Interrupts
 //!
 //! Ctrl-C makes every waiting call in every thread return [`Error::Interrupted`]. A program ends by
@@ -158,6 +189,8 @@ mod options;
 mod poller;
 mod socket;
 mod socket_type;
+mod touch;
+mod zloop;
 
 pub use context::{ContextBuilder, ZContext};
 pub use endpoint::Attach;
@@ -169,6 +202,7 @@ pub use options::{Mechanism, NameType};
 pub use poller::ZPoller;
 pub use socket::ZSock;
 pub use socket_type::SocketType;
+pub use zloop::{Exit, HandlerId, Lend, Repeat, Waker, ZLoop};
 
 /// The README's program is tested with the others.
 #[cfg(doctest)]

@@ -17,6 +17,7 @@ use crate::frame::ZFrame;
 use crate::interrupt::{self, Stop};
 use crate::msg::ZMsg;
 use crate::socket_type::SocketType;
+use crate::touch::Watch;
 
 /// A socket that sends and receives whole messages and closes itself (CZMQ's `zsock`).
 ///
@@ -84,6 +85,8 @@ pub struct ZSock {
     mid_request: Cell<bool>,
     stop: Cell<Stop>,
     timeouts: Timeouts,
+    /// The reactor that is told of every operation.
+    watch: RefCell<Option<Watch>>,
 }
 
 /// What the socket is attached to. libzmq knows, but does not tell.
@@ -297,6 +300,7 @@ impl ZSock {
             plain_tcp: Cell::new(socket_type == SocketType::Stream),
             mid_request: Cell::new(false),
             stop: Cell::new(Stop::OnInterrupt),
+            watch: RefCell::default(),
             timeouts,
         })
     }
@@ -316,8 +320,21 @@ impl ZSock {
         self.stop.set(if nonstop { Stop::Never } else { Stop::OnInterrupt });
     }
 
+    /// The socket under this one, to use it in a way that a reactor must hear of.
     pub(crate) fn raw(&self) -> &RawSocket {
+        self.touch();
         &self.raw
+    }
+
+    #[inline]
+    fn touch(&self) {
+        if let Some(watch) = &*self.watch.borrow() {
+            watch.touch();
+        }
+    }
+
+    pub(crate) fn watch(&self) -> &RefCell<Option<Watch>> {
+        &self.watch
     }
 
     pub(crate) fn set_plain_tcp(&self, plain_tcp: bool) {
@@ -447,7 +464,7 @@ impl ZSock {
         }
         endpoint::check_abstract(endpoint)?;
         endpoint::check_port(endpoint, Attach::Bind)?;
-        self.raw.bind(&name).map_err(|errno| explain(errno, endpoint))?;
+        self.raw().bind(&name).map_err(|errno| explain(errno, endpoint))?;
         if handed_in {
             // It is libzmq's now, to close it; but libzmq would take it for the next bind as well.
             self.attached.borrow_mut().handed_in.take().map(IntoRawFd::into_raw_fd);
@@ -470,8 +487,9 @@ impl ZSock {
         let bound = &mut self.attached.borrow_mut().bound;
         let known = bound.iter().position(|one| one.asked == endpoint || one.real == endpoint);
         let real = known.map_or(endpoint, |index| &bound[index].real);
-        let unbound = endpoint::checked(real)
-            .and_then(|name| self.raw.unbind(&name).map_err(|errno| not_attached(errno, endpoint)));
+        let unbound = endpoint::checked(real).and_then(|name| {
+            self.raw().unbind(&name).map_err(|errno| not_attached(errno, endpoint))
+        });
         unbound.map_err(|reason| {
             self.cannot(reason, endpoint, |endpoint, reason| Error::Unbind { endpoint, reason })
         })?;
@@ -494,7 +512,7 @@ impl ZSock {
                 endpoint::check_ipc(path)?;
             }
             endpoint::check_port(endpoint, Attach::Connect)?;
-            self.raw.connect(&name).map_err(|errno| explain(errno, endpoint))?;
+            self.raw().connect(&name).map_err(|errno| explain(errno, endpoint))?;
             let mut attached = self.attached.borrow_mut();
             let identity = attached.next_identity.take();
             attached.connected.push(Connected { endpoint: endpoint.to_owned(), identity });
@@ -511,7 +529,7 @@ impl ZSock {
     /// [`Error::Disconnect`] with the endpoint and the reason in words.
     pub fn disconnect(&self, endpoint: &str) -> Result<()> {
         let disconnected = endpoint::checked(endpoint).and_then(|name| {
-            self.raw.disconnect(&name).map_err(|errno| not_attached(errno, endpoint))
+            self.raw().disconnect(&name).map_err(|errno| not_attached(errno, endpoint))
         });
         disconnected.map_err(|reason| {
             self.cannot(reason, endpoint, |endpoint, reason| Error::Disconnect { endpoint, reason })
@@ -858,6 +876,18 @@ impl ZSock {
         }
     }
 
+    /// Receives without telling the reactor that watches the socket, which is the caller.
+    #[inline]
+    pub(crate) fn recv_watched(&self) -> Result<Option<ZMsg>> {
+        let mut msg = ZMsg::new();
+        match self.recv_all(&mut msg, false) {
+            Ok(()) => Ok(Some(msg)),
+            // A REQ or REP whose turn it is to send has nothing to receive.
+            Err(Errno::AGAIN | Errno::FSM) => Ok(None),
+            Err(errno) => Err(self.cannot_receive(errno)),
+        }
+    }
+
     /// Receives every frame, without waiting unless `patient`. libzmq passes messages on whole: when
     /// the first frame is there, so are the others. Each is received where it stays: moving what libzmq has
     /// just written stalls the processor.
@@ -952,9 +982,14 @@ impl ZSock {
     /// # Errors
     /// [`Error::Terminated`], [`Error::Forked`].
     pub fn events(&self) -> Result<Events> {
+        self.touch();
+        self.events_watched()
+    }
+
+    /// As [`events`](ZSock::events), for the reactor that watches the socket.
+    pub(crate) fn events_watched(&self) -> Result<Events> {
         let events = retry(|| self.raw.get_int(zmq_sys::ZMQ_EVENTS));
-        let events = events.map_err(|errno| self.cannot_receive(errno))?;
-        Ok(Events::from_zmq(events))
+        events.map(Events::from_zmq).map_err(|errno| self.cannot_receive(errno))
     }
 
     /// Attempts an operation until it does not block, sleeping between attempts on the socket's
@@ -966,6 +1001,7 @@ impl ZSock {
         direction: i16,
         mut attempt: impl FnMut() -> Result<T, Errno>,
     ) -> Result<T, Result<Error, Errno>> {
+        self.touch();
         let blocking = !matches!(wait, Wait::Not);
         if blocking && self.stop.get() == Stop::OnInterrupt && interrupt::is_interrupted() {
             return Err(Ok(Error::Interrupted));
@@ -1023,7 +1059,7 @@ impl ZSock {
 /// [`events`](ZSock::events) after every operation and before every sleep, and never read from it.
 impl AsFd for ZSock {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        ffi::borrow_socket_fd(&self.raw, self.fd)
+        ffi::borrow_fd(&self.raw, self.fd)
     }
 }
 

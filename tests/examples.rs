@@ -1,7 +1,8 @@
 //! Each example as a user runs it: a process in an empty folder, its output, Ctrl-C, and what it
 //! leaves behind.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -213,22 +214,29 @@ fn lruqueue1_serves_every_client_once() {
     assert_eq!(output.len(), 20);
 }
 
+/// The brokers that run until they are interrupted.
+const BROKERS: [&str; 2] = ["lruqueue2", "lruqueue3"];
+
 #[test]
-fn lruqueue2_counts_what_it_served() {
-    let output = run("lruqueue2", &["7", "3", "100"]);
-    let [summary] = &output[..] else { panic!("{output:#?}") };
-    let rest = summary.strip_prefix("700 requests in ").expect(summary);
-    let (time, rate) = rest.split_once(" s, ").expect(summary);
-    let time: f64 = time.parse().expect(summary);
-    let rate: f64 = rate.strip_suffix(" requests/s").expect(summary).parse().expect(summary);
-    assert!(time > 0.0 && rate > 0.0, "{summary}");
+fn brokers_count_what_they_served() {
+    for broker in BROKERS {
+        let output = run(broker, &["7", "3", "100"]);
+        let [summary] = &output[..] else { panic!("{output:#?}") };
+        let rest = summary.strip_prefix("700 requests in ").expect(summary);
+        let (time, rate) = rest.split_once(" s, ").expect(summary);
+        let time: f64 = time.parse().expect(summary);
+        let rate: f64 = rate.strip_suffix(" requests/s").expect(summary).parse().expect(summary);
+        assert!(time > 0.0 && rate > 0.0, "{summary}");
+    }
 }
 
 #[test]
-fn lruqueue2_serves_every_client_until_it_is_interrupted() {
-    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+fn brokers_serve_every_client_until_they_are_interrupted() {
+    let signals = [Signal::SIGINT, Signal::SIGTERM];
+    for (broker, signal) in BROKERS.into_iter().flat_map(|broker| signals.map(|one| (broker, one)))
+    {
         let folder = folder();
-        let example = Example::start("lruqueue2", &[], &folder);
+        let example = Example::start(broker, &[], &folder);
         for _ in 0..10 {
             assert_eq!(example.line(), "Client: OK");
         }
@@ -238,16 +246,66 @@ fn lruqueue2_serves_every_client_until_it_is_interrupted() {
 }
 
 #[test]
-fn lruqueue2_ends_in_order_in_the_middle_of_its_work() {
-    let folder = folder();
-    let example = Example::start("lruqueue2", &["50", "10", "10000000"], &folder);
-    // It is at work when both of its endpoints are there and some time has gone by.
-    let start = Instant::now();
-    while !folder.path().join("backend.ipc").exists() {
-        assert!(start.elapsed() < DEADLINE, "it has not bound its endpoints");
-        thread::sleep(Duration::from_millis(1));
+fn brokers_end_in_order_in_the_middle_of_their_work() {
+    for broker in BROKERS {
+        let folder = folder();
+        let example = Example::start(broker, &["50", "10", "10000000"], &folder);
+        // It is at work when both of its endpoints are there and some time has gone by.
+        let start = Instant::now();
+        while !folder.path().join("backend.ipc").exists() {
+            assert!(start.elapsed() < DEADLINE, "it has not bound its endpoints");
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(Duration::from_millis(200));
+        example.interrupt(Signal::SIGINT);
+        assert_empty(&folder);
     }
-    thread::sleep(Duration::from_millis(200));
+}
+
+#[test]
+fn tripping_serves_tcp_and_zeromq_clients_in_one_loop() {
+    let folder = folder();
+    let args = ["127.0.0.1:0", "tcp://127.0.0.1:*", "--every", "10"];
+    let example = Example::start("tripping", &args, &folder);
+    let messages = example.line();
+    let router = messages.strip_prefix("Messages at ").expect(&messages).to_owned();
+    let lines = example.line();
+    let tcp = lines.strip_prefix("Lines at ").expect(&lines).to_owned();
+
+    let ctx = zkit::ZContext::builder().signals(false).build().unwrap();
+    let client = ctx.req(&router).unwrap();
+    client.send("hello").unwrap();
+    assert_eq!(client.recv_str_timeout(DEADLINE).unwrap(), "HELLO");
+
+    let mut stays = TcpStream::connect(&tcp).unwrap();
+    stays.set_read_timeout(Some(DEADLINE)).unwrap();
+    // In any pieces, and two lines at once.
+    for piece in ["hel", "lo\nwor", "ld\n"] {
+        stays.write_all(piece.as_bytes()).unwrap();
+    }
+    let mut reply = [0; 12];
+    stays.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"HELLO\nWORLD\n");
+
+    // One that has said all it has to say.
+    let mut leaves = TcpStream::connect(&tcp).unwrap();
+    leaves.set_read_timeout(Some(DEADLINE)).unwrap();
+    leaves.write_all(b"bye\n").unwrap();
+    leaves.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut reply = String::new();
+    leaves.read_to_string(&mut reply).unwrap();
+    assert_eq!(reply, "BYE\n");
+
+    // One that never ends its line is dropped, the others are not.
+    let mut endless = TcpStream::connect(&tcp).unwrap();
+    endless.set_write_timeout(Some(DEADLINE)).unwrap();
+    while endless.write_all(&[b'x'; 4096]).is_ok() {}
+    stays.write_all(b"still here\n").unwrap();
+    let mut reply = [0; 11];
+    stays.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"STILL HERE\n");
+
+    while example.line() != "1 clients, 4 lines, 1 messages" {}
     example.interrupt(Signal::SIGINT);
     assert_empty(&folder);
 }
@@ -344,7 +402,16 @@ fn the_socket_file_of_a_killed_broker_does_not_stop_the_next() {
 #[test]
 fn nonsense_arguments_get_a_usage_message() {
     let folder = folder();
-    for name in ["hwserver", "hwclient", "rtdealer", "rtreq", "lruqueue1", "lruqueue2"] {
+    for name in [
+        "hwserver",
+        "hwclient",
+        "rtdealer",
+        "rtreq",
+        "lruqueue1",
+        "lruqueue2",
+        "lruqueue3",
+        "tripping",
+    ] {
         let mut example = Example::start(name, &["--nonsense"], &folder);
         let (status, errors) = example.end();
         assert_eq!(status.code(), Some(2), "{name}");

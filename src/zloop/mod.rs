@@ -1,0 +1,1002 @@
+mod ready;
+mod timers;
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::panic::{self, AssertUnwindSafe};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Interest, Token};
+use slab::Slab;
+
+use crate::error::{Error, Reason, Result};
+use crate::events::Events;
+use crate::ffi::{self, lock, retry};
+use crate::interrupt::{self, Stop};
+use crate::msg::ZMsg;
+use crate::socket::ZSock;
+use crate::socket_type::SocketType;
+use crate::touch::{Touched, Watch};
+
+use ready::{Ready, ReadyQueue};
+pub use timers::Repeat;
+use timers::Timers;
+
+/// A reactor: calls handlers when sockets have messages, descriptors are ready and time has passed
+/// (CZMQ's `zloop`).
+///
+/// ```
+/// use std::time::Duration;
+/// use zkit::{Exit, Repeat, Result, ZContext, ZLoop, ZMsg};
+///
+/// struct Counter {
+///     messages: u32,
+///     ticks: u32,
+/// }
+///
+/// impl Counter {
+///     fn on_message(&mut self, zloop: &mut ZLoop<'_, Self>, msg: ZMsg) -> Result<()> {
+///         self.messages += 1;
+///         if msg == "END".into() {
+///             zloop.stop();
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// let ctx = ZContext::new()?;
+/// let pull = ctx.pull("@inproc://events")?;
+/// let push = ctx.push(">inproc://events")?;
+///
+/// let mut zloop = ZLoop::new()?;
+/// zloop.reader(&pull, Counter::on_message)?;
+/// zloop.timer(Duration::from_millis(1), Repeat::Times(3), move |counter: &mut Counter, _| {
+///     counter.ticks += 1;
+///     push.send(if counter.ticks < 3 { "tick" } else { "END" })?;
+///     Ok(())
+/// })?;
+///
+/// let mut counter = Counter { messages: 0, ticks: 0 };
+/// assert_eq!(zloop.run(&mut counter)?, Exit::Stopped);
+/// assert_eq!((counter.ticks, counter.messages), (3, 3));
+/// # Ok::<(), zkit::Error>(())
+/// ```
+///
+/// # State and handlers
+///
+/// `run` is given the program's state, `D`, and lends it to each handler, together with the loop
+/// itself. A handler may do anything to the loop: add, [`pause`](ZLoop::pause),
+/// [`resume`](ZLoop::resume), [`cancel`](ZLoop::cancel) and [`reset`](ZLoop::reset) handlers,
+/// itself included. It takes effect at once: a timer that another cancels does not fire, though
+/// both are due; a reader that a timer cancels is not called, though its message is there.
+///
+/// Sockets are lent (`&ZSock`), shared (`Rc<ZSock>`) or given away (`ZSock`). A socket has one handler
+/// at most for input and one for output.
+///
+/// # Fairness
+///
+/// Sockets and descriptors that are ready take turns. A turn is 64 messages of a
+/// [`reader`](ZLoop::reader), or one call of another handler. Timers come before them, and a timer
+/// that is added by a handler waits for the next round, so that timers without a delay starve
+/// nobody.
+///
+/// # What it costs
+///
+/// Only what is ready: a socket, timer or descriptor that has nothing to say costs nothing,
+/// however many there are. A message that is waiting when its turn comes costs no system call.
+///
+/// # Endings
+///
+/// [`run`](ZLoop::run) comes back with [`Exit::Interrupted`] on Ctrl-C, unless
+/// [`set_nonstop`](ZLoop::set_nonstop); with [`Exit::Terminated`] when the context of a socket is shut
+/// down; with [`Exit::Stopped`] after [`stop`](ZLoop::stop) or [`Waker::stop`]; and with an error that
+/// a handler returned. After each of them the loop is usable as before, and so it is after a panic
+/// of a handler. What was ready and not served is served by the next run.
+pub struct ZLoop<'a, D> {
+    poll: mio::Poll,
+    events: mio::Events,
+    handlers: Slab<Handler<'a, D>>,
+    sockets: Slab<Watched<'a>>,
+    ready: ReadyQueue,
+    touched: Arc<Touched>,
+    looking: Vec<usize>,
+    timers: Timers<u32>,
+    epoch: Instant,
+    generation: u32,
+    waker: Waker<'a, D>,
+    stop: Stop,
+    stopping: bool,
+    running: Rc<Cell<bool>>,
+}
+
+/// Names a handler of a [`ZLoop`]. An old id never means a newer handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HandlerId {
+    key: u32,
+    generation: u32,
+}
+
+/// Why [`ZLoop::run`] came back, when no handler has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Exit {
+    /// A handler or a waker stopped the loop.
+    Stopped,
+    /// The process was interrupted.
+    Interrupted,
+    /// The context of a socket was shut down.
+    Terminated,
+}
+
+/// A socket for a loop to watch: lent, shared, or given away.
+pub enum Lend<'a> {
+    /// Lent for the life of the loop.
+    Lent(&'a ZSock),
+    /// Shared with the loop.
+    Shared(Rc<ZSock>),
+}
+
+impl<'a> From<&'a ZSock> for Lend<'a> {
+    fn from(socket: &'a ZSock) -> Lend<'a> {
+        Lend::Lent(socket)
+    }
+}
+
+impl From<Rc<ZSock>> for Lend<'_> {
+    fn from(socket: Rc<ZSock>) -> Self {
+        Lend::Shared(socket)
+    }
+}
+
+impl From<ZSock> for Lend<'_> {
+    fn from(socket: ZSock) -> Self {
+        Lend::Shared(Rc::new(socket))
+    }
+}
+
+impl Clone for Lend<'_> {
+    fn clone(&self) -> Self {
+        match self {
+            Lend::Lent(socket) => Lend::Lent(socket),
+            Lend::Shared(socket) => Lend::Shared(Rc::clone(socket)),
+        }
+    }
+}
+
+impl Deref for Lend<'_> {
+    type Target = ZSock;
+
+    fn deref(&self) -> &ZSock {
+        match self {
+            Lend::Lent(socket) => socket,
+            Lend::Shared(socket) => socket,
+        }
+    }
+}
+
+struct Handler<'a, D> {
+    generation: u32,
+    paused: bool,
+    /// Its place in the ready queue: only sources and descriptors are there by themselves.
+    queued: Option<u64>,
+    on: On<'a>,
+    /// None while it is being called.
+    call: Option<Call<'a, D>>,
+}
+
+/// What a handler is called for.
+enum On<'a> {
+    Input(usize),
+    Output(usize),
+    Source(Events),
+    Descriptor { fd: Box<dyn AsFd + 'a>, interest: Events },
+    Timer { key: u32, left: Option<u64> },
+}
+
+type MessageCall<'a, D> = dyn FnMut(&mut D, &mut ZLoop<'a, D>, ZMsg) -> Result<()> + 'a;
+type SocketCall<'a, D> = dyn FnMut(&mut D, &mut ZLoop<'a, D>, &ZSock) -> Result<()> + 'a;
+type EventsCall<'a, D> = dyn FnMut(&mut D, &mut ZLoop<'a, D>, Events) -> Result<()> + 'a;
+type PlainCall<'a, D> = dyn FnMut(&mut D, &mut ZLoop<'a, D>) -> Result<()> + 'a;
+
+enum Call<'a, D> {
+    Message(Box<MessageCall<'a, D>>),
+    Socket(Box<SocketCall<'a, D>>),
+    Events(Box<EventsCall<'a, D>>),
+    Plain(Box<PlainCall<'a, D>>),
+    Source(Box<dyn SourceCall<'a, D> + 'a>),
+}
+
+/// A source and its handler, the source's type forgotten.
+trait SourceCall<'a, D> {
+    fn call(&mut self, data: &mut D, zloop: &mut ZLoop<'a, D>, events: Events) -> Result<()>;
+    fn deregister(&mut self, registry: &mio::Registry) -> io::Result<()>;
+}
+
+struct SourceHandler<S, F> {
+    source: S,
+    handler: F,
+}
+
+impl<'a, D, S, F> SourceCall<'a, D> for SourceHandler<S, F>
+where
+    S: mio::event::Source,
+    F: FnMut(&mut D, &mut ZLoop<'a, D>, &mut S, Events) -> Result<()>,
+{
+    fn call(&mut self, data: &mut D, zloop: &mut ZLoop<'a, D>, events: Events) -> Result<()> {
+        (self.handler)(data, zloop, &mut self.source, events)
+    }
+
+    fn deregister(&mut self, registry: &mio::Registry) -> io::Result<()> {
+        registry.deregister(&mut self.source)
+    }
+}
+
+/// A socket that the loop watches, with one handler at most for each direction.
+struct Watched<'a> {
+    socket: Lend<'a>,
+    input: Option<usize>,
+    output: Option<usize>,
+    queued: Option<u64>,
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.socket.watch().take();
+    }
+}
+
+/// How many messages a socket may have handled before the others get their turn.
+const BUDGET: usize = 64;
+
+const WAKER: Token = Token(usize::MAX - 1);
+const INTERRUPT: Token = Token(usize::MAX - 2);
+
+fn token(ready: Ready) -> Token {
+    match ready {
+        Ready::Socket(key) => Token(key * 2),
+        Ready::Handler(key) => Token(key * 2 + 1),
+    }
+}
+
+fn cannot(what: &'static str, source: io::Error) -> Error {
+    Error::Io { what: what.into(), source }
+}
+
+impl<'a, D> ZLoop<'a, D> {
+    /// A loop without handlers.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the process has no descriptors left.
+    pub fn new() -> Result<Self> {
+        let failed = |error| cannot("cannot make a reactor", error);
+        let poll = mio::Poll::new().map_err(failed)?;
+        let interrupts = interrupt::descriptor()?.as_raw_fd();
+        poll.registry()
+            .register(&mut SourceFd(&interrupts), INTERRUPT, Interest::READABLE)
+            .map_err(failed)?;
+        let bell = mio::Waker::new(poll.registry(), WAKER).map_err(failed)?;
+        let shared = Shared { bell, stop: AtomicBool::new(false), posted: Mutex::default() };
+        Ok(ZLoop {
+            poll,
+            events: mio::Events::with_capacity(1024),
+            handlers: Slab::new(),
+            sockets: Slab::new(),
+            ready: ReadyQueue::default(),
+            touched: Arc::default(),
+            looking: Vec::new(),
+            timers: Timers::default(),
+            epoch: Instant::now(),
+            generation: 0,
+            waker: Waker { shared: Arc::new(shared) },
+            stop: Stop::OnInterrupt,
+            stopping: false,
+            running: Rc::default(),
+        })
+    }
+
+    fn now(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+}
+
+/// # Handlers
+impl<'a, D> ZLoop<'a, D> {
+    /// Receives the messages of `socket` and calls `handler` with each: the fast way to read.
+    ///
+    /// # Errors
+    /// [`Error::Wait`] when the socket has a handler for input or belongs to another loop, or is of
+    /// a type that only sends.
+    pub fn reader(
+        &mut self,
+        socket: impl Into<Lend<'a>>,
+        handler: impl FnMut(&mut D, &mut ZLoop<'a, D>, ZMsg) -> Result<()> + 'a,
+    ) -> Result<HandlerId> {
+        self.watch(socket.into(), Events::READABLE, Call::Message(Box::new(handler)))
+    }
+
+    /// Calls `handler` while `socket` has input, for it to receive. What it leaves it is called for
+    /// again (the contract of `zloop_reader`). It costs a system call each time, which
+    /// [`reader`](ZLoop::reader) does not.
+    ///
+    /// # Errors
+    /// As [`reader`](ZLoop::reader).
+    pub fn readable(
+        &mut self,
+        socket: impl Into<Lend<'a>>,
+        handler: impl FnMut(&mut D, &mut ZLoop<'a, D>, &ZSock) -> Result<()> + 'a,
+    ) -> Result<HandlerId> {
+        self.watch(socket.into(), Events::READABLE, Call::Socket(Box::new(handler)))
+    }
+
+    /// Calls `handler` while `socket` can take output: pause or cancel it when there is nothing to
+    /// send.
+    ///
+    /// # Errors
+    /// [`Error::Wait`] when the socket has a handler for output or belongs to another loop, or is of
+    /// a type that only receives.
+    pub fn writable(
+        &mut self,
+        socket: impl Into<Lend<'a>>,
+        handler: impl FnMut(&mut D, &mut ZLoop<'a, D>, &ZSock) -> Result<()> + 'a,
+    ) -> Result<HandlerId> {
+        self.watch(socket.into(), Events::WRITABLE, Call::Socket(Box::new(handler)))
+    }
+
+    /// Calls `handler` on each event of a mio source (`TcpListener`, `TcpStream`, `UdpSocket`, a pipe),
+    /// which the loop owns and lends to it. An event is told once: the handler must go on until the
+    /// source would block.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the source cannot be registered.
+    pub fn source<S: mio::event::Source + 'a>(
+        &mut self,
+        mut source: S,
+        interest: Interest,
+        handler: impl FnMut(&mut D, &mut ZLoop<'a, D>, &mut S, Events) -> Result<()> + 'a,
+    ) -> Result<HandlerId> {
+        let key = self.handlers.vacant_key();
+        self.poll
+            .registry()
+            .register(&mut source, token(Ready::Handler(key)), interest)
+            .map_err(|error| cannot("cannot watch a source", error))?;
+        let call = Call::Source(Box::new(SourceHandler { source, handler }));
+        Ok(self.insert(On::Source(Events::NONE), call))
+    }
+
+    /// Calls `handler` while a descriptor is ready for any of `interest`, or broken (level-triggered).
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the descriptor cannot be polled or is registered already.
+    pub fn fd(
+        &mut self,
+        fd: impl AsFd + 'a,
+        interest: Events,
+        handler: impl FnMut(&mut D, &mut ZLoop<'a, D>, Events) -> Result<()> + 'a,
+    ) -> Result<HandlerId> {
+        let key = self.handlers.vacant_key();
+        let raw = fd.as_fd().as_raw_fd();
+        let mio_interest = match (interest.is_readable(), interest.is_writable()) {
+            (true, true) => Interest::READABLE | Interest::WRITABLE,
+            (false, true) => Interest::WRITABLE,
+            _ => Interest::READABLE,
+        };
+        self.poll
+            .registry()
+            .register(&mut SourceFd(&raw), token(Ready::Handler(key)), mio_interest)
+            .map_err(|error| cannot("cannot watch a descriptor", error))?;
+        let on = On::Descriptor { fd: Box::new(fd), interest };
+        let id = self.insert(on, Call::Events(Box::new(handler)));
+        self.queue(Ready::Handler(key));
+        Ok(id)
+    }
+
+    /// Calls `handler` when `delay` is over, and again by `repeat`. A repeating timer keeps its beat:
+    /// when a handler has held the loop up, it fires once for all the beats that it missed.
+    /// Milliseconds are what to expect of its precision.
+    ///
+    /// # Errors
+    /// [`Error::Wait`] for a timer that repeats without a delay.
+    pub fn timer(
+        &mut self,
+        delay: Duration,
+        repeat: Repeat,
+        handler: impl FnMut(&mut D, &mut ZLoop<'a, D>) -> Result<()> + 'a,
+    ) -> Result<HandlerId> {
+        if delay.is_zero() && !matches!(repeat, Repeat::Times(0 | 1)) {
+            let reason = Reason::new("a timer that repeats needs a delay above zero");
+            return Err(Error::Wait { reason });
+        }
+        let key = self.handlers.vacant_key() as u32;
+        let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        let timer = self.timers.insert(self.now(), delay, repeat, key);
+        let on = On::Timer { key: timer, left: None };
+        Ok(self.insert(on, Call::Plain(Box::new(handler))))
+    }
+
+    fn insert(&mut self, on: On<'a>, call: Call<'a, D>) -> HandlerId {
+        self.generation = self.generation.wrapping_add(1);
+        let generation = self.generation;
+        let handler = Handler { generation, paused: false, queued: None, on, call: Some(call) };
+        HandlerId { key: self.handlers.insert(handler) as u32, generation }
+    }
+
+    fn watch(
+        &mut self,
+        socket: Lend<'a>,
+        direction: Events,
+        call: Call<'a, D>,
+    ) -> Result<HandlerId> {
+        let refuse = |why: &'static str| {
+            let reason = Reason::new(format!("a {} socket {why}", socket.socket_type()));
+            Err(Error::Wait { reason })
+        };
+        match socket.socket_type() {
+            SocketType::Push | SocketType::Pub if direction.is_readable() => {
+                return refuse("only sends");
+            }
+            SocketType::Pull | SocketType::Sub if direction.is_writable() => {
+                return refuse("only receives");
+            }
+            _ => {}
+        }
+        let watched = match &*socket.watch().borrow() {
+            Some(watch) => match watch.is_by(&self.touched) {
+                Some(key) => Some(key),
+                None => return refuse("is watched by another loop"),
+            },
+            None => None,
+        };
+        let key = match watched {
+            Some(key) => key,
+            None => {
+                let key = self.sockets.vacant_key();
+                let fd = socket.as_raw_fd();
+                self.poll
+                    .registry()
+                    .register(&mut SourceFd(&fd), token(Ready::Socket(key)), Interest::READABLE)
+                    .map_err(|error| cannot("cannot watch a socket", error))?;
+                *socket.watch().borrow_mut() = Some(Watch::new(Arc::clone(&self.touched), key));
+                self.sockets.insert(Watched {
+                    socket: socket.clone(),
+                    input: None,
+                    output: None,
+                    queued: None,
+                })
+            }
+        };
+        let side = |watched: &mut Watched<'a>| {
+            if direction.is_readable() { watched.input } else { watched.output }
+        };
+        if side(&mut self.sockets[key]).is_some() {
+            return refuse("has a handler for this already");
+        }
+        let on = if direction.is_readable() { On::Input(key) } else { On::Output(key) };
+        let id = self.insert(on, call);
+        let watched = &mut self.sockets[key];
+        let side = if direction.is_readable() { &mut watched.input } else { &mut watched.output };
+        *side = Some(id.key as usize);
+        self.queue(Ready::Socket(key));
+        Ok(id)
+    }
+
+    /// The socket of a handler, which may have been given away to the loop.
+    pub fn socket(&self, id: HandlerId) -> Option<&ZSock> {
+        match self.find(id)?.on {
+            On::Input(key) | On::Output(key) => Some(&self.sockets[key].socket),
+            _ => None,
+        }
+    }
+
+    /// Takes a handler out of the loop, and drops it with what was given to it. Whether there was
+    /// such a handler.
+    pub fn cancel(&mut self, id: HandlerId) -> bool {
+        if self.find(id).is_none() {
+            return false;
+        }
+        let mut handler = self.handlers.remove(id.key as usize);
+        match handler.on {
+            On::Timer { key, .. } => {
+                self.timers.remove(key);
+            }
+            On::Source(_) => {
+                if let Some(Call::Source(source)) = &mut handler.call {
+                    let _ = source.deregister(self.poll.registry());
+                }
+            }
+            On::Descriptor { fd, .. } => {
+                let raw = fd.as_fd().as_raw_fd();
+                let _ = self.poll.registry().deregister(&mut SourceFd(&raw));
+            }
+            On::Input(key) | On::Output(key) => {
+                let watched = &mut self.sockets[key];
+                for side in [&mut watched.input, &mut watched.output] {
+                    if *side == Some(id.key as usize) {
+                        *side = None;
+                    }
+                }
+                if watched.input.is_none() && watched.output.is_none() {
+                    let fd = watched.socket.as_raw_fd();
+                    let _ = self.poll.registry().deregister(&mut SourceFd(&fd));
+                    self.sockets.remove(key);
+                }
+            }
+        }
+        true
+    }
+
+    /// Leaves a handler uncalled until [`resume`](ZLoop::resume). Messages wait in their socket; a
+    /// timer keeps the time that it still had. Whether there is such a handler.
+    pub fn pause(&mut self, id: HandlerId) -> bool {
+        let now = self.now();
+        let timers = &mut self.timers;
+        let Some(handler) = find_mut(&mut self.handlers, id) else { return false };
+        handler.paused = true;
+        if let On::Timer { key, left } = &mut handler.on {
+            *left = timers.pause(now, *key).or(*left);
+        }
+        true
+    }
+
+    /// Lets a paused handler be called again. Whether there is such a handler.
+    pub fn resume(&mut self, id: HandlerId) -> bool {
+        let now = self.now();
+        let Some(handler) = find_mut(&mut self.handlers, id) else { return false };
+        if !std::mem::replace(&mut handler.paused, false) {
+            return true;
+        }
+        match &mut handler.on {
+            On::Timer { key, left } => {
+                if let Some(left) = left.take() {
+                    self.timers.resume(now, *key, left);
+                }
+            }
+            On::Input(key) | On::Output(key) => {
+                let key = *key;
+                self.queue(Ready::Socket(key));
+            }
+            On::Source(_) | On::Descriptor { .. } => self.queue(Ready::Handler(id.key as usize)),
+        }
+        true
+    }
+
+    /// Starts a timer's delay anew, from now. Whether there is such a timer.
+    pub fn reset(&mut self, id: HandlerId) -> bool {
+        let now = self.now();
+        match find_mut(&mut self.handlers, id) {
+            Some(Handler { on: On::Timer { key, left }, paused, .. }) => {
+                self.timers.reset(now, *key);
+                if *paused {
+                    *left = self.timers.pause(now, *key);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn find(&self, id: HandlerId) -> Option<&Handler<'a, D>> {
+        self.handlers.get(id.key as usize).filter(|handler| handler.generation == id.generation)
+    }
+
+    fn queue(&mut self, ready: Ready) {
+        let queued = match ready {
+            Ready::Socket(key) => self.sockets.get_mut(key).map(|watched| &mut watched.queued),
+            Ready::Handler(key) => self.handlers.get_mut(key).map(|handler| &mut handler.queued),
+        };
+        if let Some(queued) = queued {
+            self.ready.push(ready, queued);
+        }
+    }
+}
+
+fn find_mut<'s, 'a, D>(
+    handlers: &'s mut Slab<Handler<'a, D>>,
+    id: HandlerId,
+) -> Option<&'s mut Handler<'a, D>> {
+    handlers.get_mut(id.key as usize).filter(|handler| handler.generation == id.generation)
+}
+
+/// # Running
+impl<'a, D> ZLoop<'a, D> {
+    /// Calls handlers until one of them or a waker stops the loop, the process is interrupted, or
+    /// the context of a socket is shut down. It may be run again after that.
+    ///
+    /// # Errors
+    /// What a handler returned. What else was ready is served by the next run.
+    pub fn run(&mut self, data: &mut D) -> Result<Exit> {
+        loop {
+            if let Some(exit) = self.turn(data, None)? {
+                return Ok(exit);
+            }
+        }
+    }
+
+    /// Calls the handlers of what is ready now; if nothing is, waits for something, at most for
+    /// `timeout`.
+    ///
+    /// # Errors
+    /// As [`run`](ZLoop::run).
+    pub fn turn(&mut self, data: &mut D, timeout: Option<Duration>) -> Result<Option<Exit>> {
+        if self.running.replace(true) {
+            let reason = Reason::new("the loop is running: this is one of its handlers");
+            return Err(Error::Wait { reason });
+        }
+        let _running = Running(Rc::clone(&self.running));
+        match self.wait(timeout).and_then(|()| self.serve(data)) {
+            Err(Error::Interrupted) => Ok(Some(Exit::Interrupted)),
+            Err(Error::Terminated) => Ok(Some(Exit::Terminated)),
+            Err(error) => Err(error),
+            Ok(()) => Ok(std::mem::take(&mut self.stopping).then_some(Exit::Stopped)),
+        }
+    }
+
+    /// Has the loop stop when the handler that calls this returns, or before anything else is done
+    /// if it is not running.
+    pub fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// Whether to go on when the process is interrupted, because somebody else stops the loop in
+    /// order. Default no.
+    pub fn set_nonstop(&mut self, nonstop: bool) {
+        self.stop = if nonstop { Stop::Never } else { Stop::OnInterrupt };
+    }
+
+    /// A handle by which other threads wake the loop.
+    pub fn waker(&self) -> Waker<'a, D> {
+        self.waker.clone()
+    }
+
+    fn check_interrupt(&self) -> Result<()> {
+        if self.stop == Stop::OnInterrupt && interrupt::is_interrupted() {
+            return Err(Error::Interrupted);
+        }
+        Ok(())
+    }
+
+    /// Sleeps, unless something may be ready, and queues what the sleep was ended by.
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
+        self.check_interrupt()?;
+        self.queue_touched();
+        // A task that failed, or an interrupt, may have left some whose wake is over.
+        let shared = &self.waker.shared;
+        let asked = shared.stop.load(Ordering::Relaxed) || !lock(&shared.posted).is_empty();
+        let timeout = if !self.ready.is_empty() || self.stopping || asked {
+            Some(Duration::ZERO)
+        } else {
+            let due = self.timers.next_deadline().map(|due| due.saturating_sub(self.now()));
+            match (due.map(Duration::from_nanos), timeout) {
+                (Some(due), Some(timeout)) => Some(due.min(timeout)),
+                (due, timeout) => due.or(timeout),
+            }
+        };
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                return Err(cannot("cannot wait", error));
+            }
+            _ => {}
+        }
+        for event in &self.events {
+            let Token(token) = event.token();
+            if event.token() == WAKER || event.token() == INTERRUPT {
+                continue;
+            }
+            if token % 2 == 0 {
+                let key = token / 2;
+                if let Some(watched) = self.sockets.get_mut(key) {
+                    self.ready.push(Ready::Socket(key), &mut watched.queued);
+                }
+            } else if let Some(handler) = self.handlers.get_mut(token / 2) {
+                if let On::Source(events) = &mut handler.on {
+                    *events = *events | Events::from_mio(event);
+                }
+                self.ready.push(Ready::Handler(token / 2), &mut handler.queued);
+            }
+        }
+        self.check_interrupt()
+    }
+
+    /// Any operation on a socket may have taken in the news that its descriptor told of.
+    fn queue_touched(&mut self) {
+        self.touched.take(&mut self.looking);
+        for key in std::mem::take(&mut self.looking) {
+            if let Some(watched) = self.sockets.get_mut(key) {
+                if let Some(watch) = &*watched.socket.watch().borrow() {
+                    watch.looked_at();
+                }
+                self.ready.push(Ready::Socket(key), &mut watched.queued);
+            }
+        }
+    }
+
+    fn serve(&mut self, data: &mut D) -> Result<()> {
+        let shared = Arc::clone(&self.waker.shared);
+        // A waker's stop comes after the tasks that were posted before it.
+        let stop = shared.stop.load(Ordering::Acquire);
+        // The lock is not held while a task is called, which may post another.
+        let posted = lock(&shared.posted).len();
+        for _ in 0..posted {
+            if self.stopping {
+                break;
+            }
+            let Some(task) = lock(&shared.posted).pop_front() else { break };
+            task(data, self)?;
+        }
+        if stop {
+            shared.stop.store(false, Ordering::Relaxed);
+            self.stopping = true;
+        }
+        let (now, mark) = (self.now(), self.timers.mark());
+        while !self.stopping {
+            let Some(timer) = self.timers.fire(now, mark) else { break };
+            self.serve_timer(data, timer)?;
+        }
+        for _ in 0..self.ready.len() {
+            if self.stopping {
+                break;
+            }
+            match self.ready.pop() {
+                Some((Ready::Socket(key), place)) => self.serve_socket(data, key, place)?,
+                Some((Ready::Handler(key), place)) => self.serve_handler(data, key, place)?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn serve_timer(&mut self, data: &mut D, timer: u32) -> Result<()> {
+        let Some(&mut key) = self.timers.get_mut(timer) else { return Ok(()) };
+        self.call(key as usize, |zloop, call, _| match call {
+            Call::Plain(call) => call(data, zloop),
+            _ => Ok(()),
+        })
+    }
+
+    fn serve_socket(&mut self, data: &mut D, key: usize, place: u64) -> Result<()> {
+        let watched = self.sockets.get_mut(key);
+        let Some(watched) = watched.filter(|watched| watched.queued == Some(place)) else {
+            return Ok(());
+        };
+        watched.queued = None;
+        let socket = watched.socket.clone();
+        let live = |handlers: &Slab<Handler<'a, D>>, side: Option<usize>| {
+            let key = side.filter(|key| !handlers[*key].paused)?;
+            Some(HandlerId { key: key as u32, generation: handlers[key].generation })
+        };
+        let input = live(&self.handlers, watched.input);
+        let output = live(&self.handlers, watched.output);
+
+        if input.is_none() && output.is_none() {
+            // All are paused, but the context may be at its end.
+            self.events_of(&socket, key)?;
+            return Ok(());
+        }
+        let drains = input.is_some_and(|id| {
+            matches!(self.find(id), Some(Handler { call: Some(Call::Message(_)), .. }))
+        });
+        let mut again = false;
+        if let Some(input) = input.filter(|_| drains) {
+            let served = self.call(input.key as usize, |zloop, call, id| {
+                let Call::Message(call) = call else { return Ok(false) };
+                for _ in 0..BUDGET {
+                    let Some(msg) = socket.recv_watched()? else { return Ok(false) };
+                    call(data, zloop, msg)?;
+                    if zloop.stopping || zloop.find(id).is_none_or(|handler| handler.paused) {
+                        break;
+                    }
+                }
+                Ok(true)
+            });
+            again = *served.as_ref().unwrap_or(&true);
+            if served.is_err() {
+                self.queue(Ready::Socket(key));
+            }
+            served?;
+        }
+        let input = input.filter(|_| !drains);
+        if input.is_some() || output.is_some() {
+            let events = self.events_of(&socket, key)?;
+            let sides = [(input, events.is_readable()), (output, events.is_writable())];
+            for side in sides.into_iter().filter_map(|(side, ready)| side.filter(|_| ready)) {
+                again = true;
+                let still = self.find(side).is_some_and(|handler| !handler.paused);
+                if self.stopping || !still {
+                    continue;
+                }
+                let result = self.call(side.key as usize, |zloop, call, _| match call {
+                    Call::Socket(call) => call(data, zloop, &socket),
+                    _ => Ok(()),
+                });
+                if result.is_err() {
+                    self.queue(Ready::Socket(key));
+                }
+                result?;
+            }
+        }
+        if again {
+            self.queue(Ready::Socket(key));
+        }
+        Ok(())
+    }
+
+    fn events_of(&mut self, socket: &ZSock, key: usize) -> Result<Events> {
+        let events = socket.events_watched();
+        if events.is_err() {
+            self.queue(Ready::Socket(key));
+        }
+        events
+    }
+
+    fn serve_handler(&mut self, data: &mut D, key: usize, place: u64) -> Result<()> {
+        let handler = self.handlers.get_mut(key);
+        let Some(handler) = handler.filter(|handler| handler.queued == Some(place)) else {
+            return Ok(());
+        };
+        handler.queued = None;
+        if handler.paused {
+            return Ok(());
+        }
+        let events = match &mut handler.on {
+            On::Source(events) => std::mem::replace(events, Events::NONE),
+            On::Descriptor { fd, interest } => ready_for(fd.as_fd(), *interest)?,
+            _ => Events::NONE,
+        };
+        if events == Events::NONE {
+            return Ok(());
+        }
+        let level = matches!(handler.on, On::Descriptor { .. });
+        let result = self.call(key, |zloop, call, _| match call {
+            Call::Events(call) => call(data, zloop, events),
+            Call::Source(call) => call.call(data, zloop, events),
+            _ => Ok(()),
+        });
+        if level {
+            self.queue(Ready::Handler(key));
+        }
+        result
+    }
+
+    /// Takes a handler out for the time of its call, so that it can be given the loop, and puts it
+    /// back unless it was cancelled meanwhile.
+    fn call<R>(
+        &mut self,
+        key: usize,
+        call: impl FnOnce(&mut Self, &mut Call<'a, D>, HandlerId) -> Result<R>,
+    ) -> Result<R>
+    where
+        R: Default,
+    {
+        let Some(handler) = self.handlers.get_mut(key) else { return Ok(R::default()) };
+        let id = HandlerId { key: key as u32, generation: handler.generation };
+        let Some(mut taken) = handler.call.take() else { return Ok(R::default()) };
+        let result = panic::catch_unwind(AssertUnwindSafe(|| call(self, &mut taken, id)));
+        match find_mut(&mut self.handlers, id) {
+            Some(handler) => {
+                handler.call = Some(taken);
+                self.settle(id, result.is_err());
+            }
+            None => {
+                if let Call::Source(source) = &mut taken {
+                    let _ = source.deregister(self.poll.registry());
+                }
+            }
+        }
+        result.unwrap_or_else(|panic| panic::resume_unwind(panic))
+    }
+}
+
+impl<D> ZLoop<'_, D> {
+    /// What is left to do for a handler that was called and is still there.
+    fn settle(&mut self, id: HandlerId, panicked: bool) {
+        let Some(handler) = self.find(id) else { return };
+        match handler.on {
+            // It has had its last firing, unless its handler has reset it.
+            On::Timer { key, left: None } if !self.timers.is_scheduled(key) => {
+                self.timers.remove(key);
+                self.handlers.remove(id.key as usize);
+            }
+            On::Input(key) | On::Output(key) if panicked => self.queue(Ready::Socket(key)),
+            On::Source(_) | On::Descriptor { .. } if panicked => {
+                self.queue(Ready::Handler(id.key as usize));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn ready_for(fd: BorrowedFd<'_>, interest: Events) -> Result<Events> {
+    let mut slot = [libc::pollfd { fd: fd.as_raw_fd(), events: interest.to_poll(), revents: 0 }];
+    retry(|| ffi::poll(&mut slot, Some(Duration::ZERO)))
+        .map_err(|errno| Error::Wait { reason: errno.into() })?;
+    Ok(Events::from_poll(slot[0].revents))
+}
+
+/// Lowers the flag also when a handler panics.
+struct Running(Rc<Cell<bool>>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+/// Wakes a [`ZLoop`] from another thread, and has it do things there. Made by [`ZLoop::waker`].
+pub struct Waker<'a, D> {
+    shared: Arc<Shared<'a, D>>,
+}
+
+type Posted<'a, D> = Box<dyn FnOnce(&mut D, &mut ZLoop<'a, D>) -> Result<()> + Send + 'a>;
+
+struct Shared<'a, D> {
+    bell: mio::Waker,
+    stop: AtomicBool,
+    posted: Mutex<VecDeque<Posted<'a, D>>>,
+}
+
+impl<'a, D> Waker<'a, D> {
+    /// Has the loop wake up.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the system refuses.
+    pub fn wake(&self) -> Result<()> {
+        self.shared.bell.wake().map_err(|error| cannot("cannot wake a reactor", error))
+    }
+
+    /// Has the loop wake up and call `task` once.
+    ///
+    /// # Errors
+    /// As [`wake`](Waker::wake).
+    pub fn post(
+        &self,
+        task: impl FnOnce(&mut D, &mut ZLoop<'a, D>) -> Result<()> + Send + 'a,
+    ) -> Result<()> {
+        lock(&self.shared.posted).push_back(Box::new(task));
+        self.wake()
+    }
+
+    /// Has the loop wake up and stop, after the tasks that were posted before.
+    ///
+    /// # Errors
+    /// As [`wake`](Waker::wake).
+    pub fn stop(&self) -> Result<()> {
+        self.shared.stop.store(true, Ordering::Release);
+        self.wake()
+    }
+}
+
+impl<D> Clone for Waker<'_, D> {
+    fn clone(&self) -> Self {
+        Waker { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<D> fmt::Debug for Waker<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waker").finish_non_exhaustive()
+    }
+}
+
+/// The loop's own descriptor, readable when there may be something to do, for it to live in
+/// another event loop: call [`turn`](ZLoop::turn) with a timeout of zero until it has nothing more to
+/// do before every sleep, and sleep no longer than the next timer.
+impl<D> AsFd for ZLoop<'_, D> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        ffi::borrow_fd(&self.poll, self.poll.as_raw_fd())
+    }
+}
+
+impl<D> fmt::Debug for ZLoop<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ZLoop")
+            .field("handlers", &self.handlers.len())
+            .field("ready", &self.ready.len())
+            .finish_non_exhaustive()
+    }
+}
