@@ -93,6 +93,10 @@ use timers::Timers;
 /// Only what is ready: a socket, timer or descriptor that has nothing to say costs nothing,
 /// however many there are. A message that is waiting when its turn comes costs no system call.
 ///
+/// # Tracing
+///
+/// At `log::trace!` the loop says what woke it and which handlers it calls.
+///
 /// # Endings
 ///
 /// [`run`](ZLoop::run) comes back with [`Exit::Interrupted`] on Ctrl-C, unless
@@ -500,6 +504,7 @@ impl<'a, D> ZLoop<'a, D> {
         if self.find(id).is_none() {
             return false;
         }
+        log::trace!("cancelling {id:?}");
         let mut handler = self.handlers.remove(id.key as usize);
         match handler.on {
             On::Timer { key, .. } => {
@@ -683,6 +688,7 @@ impl<'a, D> ZLoop<'a, D> {
             }
             _ => {}
         }
+        log::trace!("woke after {timeout:?}: {} events", self.events.iter().count());
         for event in &self.events {
             let Token(token) = event.token();
             if event.token() == WAKER || event.token() == INTERRUPT {
@@ -706,7 +712,7 @@ impl<'a, D> ZLoop<'a, D> {
     /// Any operation on a socket may have taken in the news that its descriptor told of.
     fn queue_touched(&mut self) {
         self.touched.take(&mut self.looking);
-        for key in std::mem::take(&mut self.looking) {
+        for key in self.looking.drain(..) {
             if let Some(watched) = self.sockets.get_mut(key) {
                 if let Some(watch) = &*watched.socket.watch().borrow() {
                     watch.looked_at();
@@ -875,6 +881,7 @@ impl<'a, D> ZLoop<'a, D> {
     {
         let Some(handler) = self.handlers.get_mut(key) else { return Ok(R::default()) };
         let id = HandlerId { key: key as u32, generation: handler.generation };
+        log::trace!("calling {id:?}");
         let Some(mut taken) = handler.call.take() else { return Ok(R::default()) };
         let result = panic::catch_unwind(AssertUnwindSafe(|| call(self, &mut taken, id)));
         match find_mut(&mut self.handlers, id) {
