@@ -1199,7 +1199,7 @@ fn a_timer_that_panics_at_its_last_firing_is_over() {
 fn a_waker_wakes_posts_in_order_and_stops() {
     bounded(|| {
         let mut zloop = Loop::new().unwrap();
-        let waker: Waker<'static, World> = zloop.waker();
+        let waker: Waker<World> = zloop.waker();
         let (go, gone) = mpsc::channel::<()>();
         let thread = thread::spawn(move || {
             gone.recv_timeout(LIMIT).unwrap();

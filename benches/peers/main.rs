@@ -1,7 +1,9 @@
 //! zkit beside raw `zmq` and CZMQ: each workload in interleaved rounds, each run a process of its
 //! own. `run.sh` builds the peers and starts this; `../README.md` says how to read what it prints.
 
+mod broker;
 mod frames;
+mod loops;
 mod messages;
 mod roundtrip;
 mod workload;
@@ -17,7 +19,14 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 const USAGE: &str = "usage: peers [--quick] [--czmq PROGRAM] [PART-OF-A-NAME...]";
 
 fn all() -> impl Iterator<Item = &'static Workload> {
-    [messages::WORKLOADS, roundtrip::WORKLOADS, frames::WORKLOADS].into_iter().flatten()
+    let tables = [
+        messages::WORKLOADS,
+        roundtrip::WORKLOADS,
+        frames::WORKLOADS,
+        loops::WORKLOADS,
+        broker::WORKLOADS,
+    ];
+    tables.into_iter().flatten()
 }
 
 fn main() -> ExitCode {
@@ -36,7 +45,8 @@ fn main() -> ExitCode {
 /// A child: `--run PEER NAME COUNT` prints the nanoseconds of one operation, as the CZMQ peer does.
 fn run_one(args: &[String]) -> Result<()> {
     let [peer, name, count] = args else { return Err(USAGE.into()) };
-    let workload = all().find(|one| one.name == name).ok_or("no such workload")?;
+    let mut runnable = all().chain(loops::CHECKS);
+    let workload = runnable.find(|one| one.name == name).ok_or("no such workload")?;
     let run: Run = match peer.as_str() {
         "zkit" => workload.zkit,
         "raw" => workload.raw.ok_or("raw zmq does not have this workload")?,

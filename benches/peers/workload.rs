@@ -37,9 +37,33 @@ pub(crate) fn timed(work: impl FnOnce()) -> Time {
     Time { wall: wall.elapsed(), cpu: cpu_time() - cpu }
 }
 
+/// With the CPU time of the thread that calls this, and of no other.
+#[allow(dead_code, reason = "only some of the benches have such workloads")]
+pub(crate) fn thread_timed(work: impl FnOnce()) -> Time {
+    let (wall, cpu) = (Instant::now(), thread_cpu_time());
+    work();
+    Time { wall: wall.elapsed(), cpu: thread_cpu_time() - cpu }
+}
+
 /// Of all threads of this process.
 fn cpu_time() -> Duration {
-    let usage = getrusage(UsageWho::RUSAGE_SELF).expect("getrusage is asked for what it has");
+    cpu_time_of(UsageWho::RUSAGE_SELF)
+}
+
+#[cfg(target_os = "linux")]
+fn thread_cpu_time() -> Duration {
+    // A thread's own is as of the last tick, unless the process's has just been brought up to date.
+    cpu_time();
+    cpu_time_of(UsageWho::RUSAGE_THREAD)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn thread_cpu_time() -> Duration {
+    cpu_time()
+}
+
+fn cpu_time_of(who: UsageWho) -> Duration {
+    let usage = getrusage(who).expect("getrusage is asked for what it has");
     let micros = (usage.user_time() + usage.system_time()).num_microseconds();
     Duration::from_micros(micros.unsigned_abs())
 }

@@ -115,7 +115,7 @@ pub struct ZLoop<'a, D> {
     timers: Timers<u32>,
     epoch: Instant,
     generation: u32,
-    waker: Waker<'a, D>,
+    waker: Waker<D>,
     stop: Stop,
     stopping: bool,
     running: Rc<Cell<bool>>,
@@ -655,7 +655,7 @@ impl<'a, D> ZLoop<'a, D> {
     }
 
     /// A handle by which other threads wake the loop.
-    pub fn waker(&self) -> Waker<'a, D> {
+    pub fn waker(&self) -> Waker<D> {
         self.waker.clone()
     }
 
@@ -935,19 +935,19 @@ impl Drop for Running {
 }
 
 /// Wakes a [`ZLoop`] from another thread, and has it do things there. Made by [`ZLoop::waker`].
-pub struct Waker<'a, D> {
-    shared: Arc<Shared<'a, D>>,
+pub struct Waker<D> {
+    shared: Arc<Shared<D>>,
 }
 
-type Posted<'a, D> = Box<dyn FnOnce(&mut D, &mut ZLoop<'a, D>) -> Result<()> + Send + 'a>;
+type Posted<D> = Box<dyn FnOnce(&mut D, &mut ZLoop<'_, D>) -> Result<()> + Send>;
 
-struct Shared<'a, D> {
+struct Shared<D> {
     bell: mio::Waker,
     stop: AtomicBool,
-    posted: Mutex<VecDeque<Posted<'a, D>>>,
+    posted: Mutex<VecDeque<Posted<D>>>,
 }
 
-impl<'a, D> Waker<'a, D> {
+impl<D> Waker<D> {
     /// Has the loop wake up.
     ///
     /// # Errors
@@ -962,7 +962,7 @@ impl<'a, D> Waker<'a, D> {
     /// As [`wake`](Waker::wake).
     pub fn post(
         &self,
-        task: impl FnOnce(&mut D, &mut ZLoop<'a, D>) -> Result<()> + Send + 'a,
+        task: impl FnOnce(&mut D, &mut ZLoop<'_, D>) -> Result<()> + Send + 'static,
     ) -> Result<()> {
         lock(&self.shared.posted).push_back(Box::new(task));
         self.wake()
@@ -978,13 +978,13 @@ impl<'a, D> Waker<'a, D> {
     }
 }
 
-impl<D> Clone for Waker<'_, D> {
+impl<D> Clone for Waker<D> {
     fn clone(&self) -> Self {
         Waker { shared: Arc::clone(&self.shared) }
     }
 }
 
-impl<D> fmt::Debug for Waker<'_, D> {
+impl<D> fmt::Debug for Waker<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Waker").finish_non_exhaustive()
     }
