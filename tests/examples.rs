@@ -185,7 +185,7 @@ fn rtreq_shares_tasks_out_to_whoever_is_free() {
     let tasks = numbers(&output, "Processed: ", " tasks");
     assert_eq!(tasks.len(), 10, "{output:#?}");
     assert_eq!(tasks.iter().sum::<usize>(), 100);
-    assert!(tasks.iter().all(|tasks| (3..=30).contains(tasks)), "not roughly equal: {tasks:?}");
+    assert!(tasks.iter().all(|tasks| (1..=40).contains(tasks)), "not roughly equal: {tasks:?}");
 }
 
 #[test]
