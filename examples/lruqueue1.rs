@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::thread;
+use std::time::Duration;
 
 use clap::Parser;
 use zkit::{Error, Result, ZContext, ZFrame, ZMsg, ZPoller, ZSock, orderly};
@@ -30,7 +31,8 @@ struct Args {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let ctx = ZContext::new()?;
+    // What is not sent when the program ends is for nobody.
+    let ctx = ZContext::builder().linger(Some(Duration::ZERO)).build()?;
     let frontend = ctx.router("")?;
     frontend.bind(&args.frontend)?;
     let backend = ctx.router("")?;

@@ -39,7 +39,9 @@ struct Args {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let ctx = ZContext::builder().max_sockets(args.clients + args.workers + 2).build()?;
+    let sockets = args.clients + args.workers + 2;
+    // What is not sent when the program ends is for nobody.
+    let ctx = ZContext::builder().max_sockets(sockets).linger(Some(Duration::ZERO)).build()?;
     let frontend = ctx.router("")?;
     frontend.bind(&args.frontend)?;
     let backend = ctx.router("")?;

@@ -310,6 +310,31 @@ fn tripping_serves_tcp_and_zeromq_clients_in_one_loop() {
     assert_empty(&folder);
 }
 
+/// identity and rtpapa are over before a signal could reach them.
+#[test]
+fn those_that_end_by_themselves_end_on_a_signal_in_the_middle_of_their_work() {
+    for (name, args, file) in [
+        ("rtdealer", &["4000000000"][..], "routing.ipc"),
+        ("rtreq", &["10", "4000000000"], "routing.ipc"),
+        ("lruqueue1", &["60", "1"], "backend.ipc"),
+    ] {
+        let folder = folder();
+        let example = Example::start(name, args, &folder);
+        let start = Instant::now();
+        while !folder.path().join(file).exists() {
+            assert!(start.elapsed() < DEADLINE, "{name} has not bound its endpoint");
+            thread::sleep(Duration::from_millis(1));
+        }
+        if name == "lruqueue1" {
+            example.line(); // soon over, so it is not to be waited for any longer
+        } else {
+            thread::sleep(Duration::from_millis(100));
+        }
+        example.interrupt(Signal::SIGINT);
+        assert_empty(&folder);
+    }
+}
+
 #[test]
 fn hello_world_goes_both_ways_and_the_server_ends_on_a_signal() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
