@@ -297,6 +297,11 @@ impl Reason {
         Reason { errno: Some(errno.0), text: text.into() }
     }
 
+    /// The error that it means whatever was being done, if it is such.
+    pub(crate) fn ending(&self) -> Option<Error> {
+        self.errno.and_then(|errno| Errno(errno).ending())
+    }
+
     /// The `errno` of libzmq or the system (`EADDRINUSE`, `EFSM`, ...); `None` when zkit refused
     /// before asking them.
     pub fn errno(&self) -> Option<i32> {

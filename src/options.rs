@@ -700,7 +700,7 @@ impl ZSock {
     }
 
     fn cannot_set(&self, option: &'static str, reason: Reason) -> Error {
-        let ending = reason.errno().and_then(|errno| Errno(errno).ending());
+        let ending = reason.ending();
         ending.unwrap_or_else(|| self.option_error(option, reason))
     }
 

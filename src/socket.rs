@@ -217,7 +217,7 @@ impl ZContext {
     /// [`Error::Forked`] in the child of a fork.
     pub fn socket(&self, socket_type: SocketType) -> Result<ZSock> {
         let cannot = |reason: Reason| {
-            let ending = reason.errno().and_then(|errno| Errno(errno).ending());
+            let ending = reason.ending();
             let socket_type = socket_type.name().into();
             ending.unwrap_or(Error::Socket { socket_type, reason })
         };
@@ -544,7 +544,7 @@ impl ZSock {
         endpoint: &str,
         error: impl FnOnce(String, Reason) -> Error,
     ) -> Error {
-        let ending = reason.errno().and_then(|errno| Errno(errno).ending());
+        let ending = reason.ending();
         ending.unwrap_or_else(|| error(endpoint.to_owned(), reason))
     }
 
