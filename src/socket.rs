@@ -876,14 +876,14 @@ impl ZSock {
         }
     }
 
-    /// Receives without telling the reactor that watches the socket, which is the caller.
+    /// Receives into a new message, without telling the reactor that watches the socket, which is the
+    /// caller. Whether there was something to receive.
     #[inline]
-    pub(crate) fn recv_watched(&self) -> Result<Option<ZMsg>> {
-        let mut msg = ZMsg::new();
-        match self.recv_all(&mut msg, false) {
-            Ok(()) => Ok(Some(msg)),
+    pub(crate) fn recv_watched(&self, msg: &mut ZMsg) -> Result<bool> {
+        match self.recv_all(msg, false) {
+            Ok(()) => Ok(true),
             // A REQ or REP whose turn it is to send has nothing to receive.
-            Err(Errno::AGAIN | Errno::FSM) => Ok(None),
+            Err(Errno::AGAIN | Errno::FSM) => Ok(false),
             Err(errno) => Err(self.cannot_receive(errno)),
         }
     }

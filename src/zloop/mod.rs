@@ -1,7 +1,6 @@
 mod ready;
 mod timers;
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -83,10 +82,9 @@ use timers::Timers;
 ///
 /// # Fairness
 ///
-/// Sockets and descriptors that are ready take turns. A turn is 64 messages of a
-/// [`reader`](ZLoop::reader), or one call of another handler. Timers come before them, and a timer
-/// that is added by a handler waits for the next round, so that timers without a delay starve
-/// nobody.
+/// Sockets and descriptors that are ready take turns, a message or a call each. After 64 of them, or
+/// one of each that is ready, it is the timers' turn. A timer that is added by a handler waits for
+/// the next round, so that timers without a delay starve nobody.
 ///
 /// # What it costs
 ///
@@ -114,11 +112,15 @@ pub struct ZLoop<'a, D> {
     looking: Vec<usize>,
     timers: Timers<u32>,
     epoch: Instant,
+    /// When the descriptors were last asked.
+    polled: u64,
+    /// How many messages and calls are left until it is the timers' turn.
+    allowance: usize,
     generation: u32,
     waker: Waker<D>,
     stop: Stop,
     stopping: bool,
-    running: Rc<Cell<bool>>,
+    running: bool,
 }
 
 /// Names a handler of a [`ZLoop`]. An old id never means a newer handler.
@@ -204,17 +206,59 @@ enum On<'a> {
     Timer { key: u32, left: Option<u64> },
 }
 
-type MessageCall<'a, D> = dyn FnMut(&mut D, &mut ZLoop<'a, D>, ZMsg) -> Result<()> + 'a;
 type SocketCall<'a, D> = dyn FnMut(&mut D, &mut ZLoop<'a, D>, &ZSock) -> Result<()> + 'a;
 type EventsCall<'a, D> = dyn FnMut(&mut D, &mut ZLoop<'a, D>, Events) -> Result<()> + 'a;
 type PlainCall<'a, D> = dyn FnMut(&mut D, &mut ZLoop<'a, D>) -> Result<()> + 'a;
 
 enum Call<'a, D> {
-    Message(Box<MessageCall<'a, D>>),
+    Reader(Box<dyn ReaderCall<'a, D> + 'a>),
     Socket(Box<SocketCall<'a, D>>),
     Events(Box<EventsCall<'a, D>>),
     Plain(Box<PlainCall<'a, D>>),
     Source(Box<dyn SourceCall<'a, D> + 'a>),
+}
+
+/// A reader's handler, its type forgotten once per turn and not once per message.
+trait ReaderCall<'a, D> {
+    /// Receives one message, and more if nobody else waits. Whether there may be more.
+    ///
+    /// It costs system calls to find a socket empty, for its sender too, which then has to wake this
+    /// thread. So that is put off: until the others have had their turn, it may be empty no more.
+    fn call(
+        &mut self,
+        data: &mut D,
+        zloop: &mut ZLoop<'a, D>,
+        socket: &ZSock,
+        id: HandlerId,
+    ) -> Result<bool>;
+}
+
+impl<'a, D, F> ReaderCall<'a, D> for F
+where
+    F: FnMut(&mut D, &mut ZLoop<'a, D>, ZMsg) -> Result<()>,
+{
+    fn call(
+        &mut self,
+        data: &mut D,
+        zloop: &mut ZLoop<'a, D>,
+        socket: &ZSock,
+        id: HandlerId,
+    ) -> Result<bool> {
+        loop {
+            let mut msg = ZMsg::new();
+            if !socket.recv_watched(&mut msg)? {
+                return Ok(false);
+            }
+            self(data, zloop, msg)?;
+            if zloop.allowance == 0 || zloop.stopping || !zloop.ready.is_empty() {
+                return Ok(true);
+            }
+            if zloop.find(id).is_none_or(|handler| handler.paused) {
+                return Ok(true);
+            }
+            zloop.allowance -= 1;
+        }
+    }
 }
 
 /// A source and its handler, the source's type forgotten.
@@ -256,8 +300,12 @@ impl Drop for Watched<'_> {
     }
 }
 
-/// How many messages a socket may have handled before the others get their turn.
-const BUDGET: usize = 64;
+/// How many messages and calls are served before it is the timers' turn.
+const ALLOWANCE: usize = 64;
+
+/// How long the descriptors are left unasked while sockets keep the loop busy, in nanoseconds: so
+/// long that asking costs little, so short that nobody notices.
+const UNASKED: u64 = 20_000;
 
 const WAKER: Token = Token(usize::MAX - 1);
 const INTERRUPT: Token = Token(usize::MAX - 2);
@@ -297,11 +345,13 @@ impl<'a, D> ZLoop<'a, D> {
             looking: Vec::new(),
             timers: Timers::default(),
             epoch: Instant::now(),
+            polled: 0,
+            allowance: 0,
             generation: 0,
             waker: Waker { shared: Arc::new(shared) },
             stop: Stop::OnInterrupt,
             stopping: false,
-            running: Rc::default(),
+            running: false,
         })
     }
 
@@ -322,7 +372,7 @@ impl<'a, D> ZLoop<'a, D> {
         socket: impl Into<Lend<'a>>,
         handler: impl FnMut(&mut D, &mut ZLoop<'a, D>, ZMsg) -> Result<()> + 'a,
     ) -> Result<HandlerId> {
-        self.watch(socket.into(), Events::READABLE, Call::Message(Box::new(handler)))
+        self.watch(socket.into(), Events::READABLE, Call::Reader(Box::new(handler)))
     }
 
     /// Calls `handler` while `socket` has input, for it to receive. What it leaves it is called for
@@ -624,22 +674,41 @@ impl<'a, D> ZLoop<'a, D> {
     }
 
     /// Calls the handlers of what is ready now; if nothing is, waits for something, at most for
-    /// `timeout`.
+    /// `timeout`. It may come back without having called any.
     ///
     /// # Errors
     /// As [`run`](ZLoop::run).
     pub fn turn(&mut self, data: &mut D, timeout: Option<Duration>) -> Result<Option<Exit>> {
-        if self.running.replace(true) {
+        if std::mem::replace(&mut self.running, true) {
             let reason = Reason::new("the loop is running: this is one of its handlers");
             return Err(Error::Wait { reason });
         }
-        let _running = Running(Rc::clone(&self.running));
-        match self.wait(timeout).and_then(|()| self.serve(data)) {
+        let turn = || self.wait(timeout).and_then(|now| self.serve(data, now));
+        let served = panic::catch_unwind(AssertUnwindSafe(turn));
+        self.running = false;
+        // Asked for by this turn: the next one is not to end by it.
+        let stopping = std::mem::take(&mut self.stopping);
+        match served.unwrap_or_else(|panic| panic::resume_unwind(panic)) {
             Err(Error::Interrupted) => Ok(Some(Exit::Interrupted)),
             Err(Error::Terminated) => Ok(Some(Exit::Terminated)),
             Err(error) => Err(error),
-            Ok(()) => Ok(std::mem::take(&mut self.stopping).then_some(Exit::Stopped)),
+            Ok(()) => Ok(stopping.then_some(Exit::Stopped)),
         }
+    }
+
+    /// How long [`turn`](ZLoop::turn) would sleep, unless something happens: until the next timer is
+    /// due, not at all when there is something to do, for ever (`None`) without timers. For a loop that
+    /// lives in another event loop.
+    pub fn timeout(&mut self) -> Option<Duration> {
+        self.queue_touched();
+        // A task that failed, or an interrupt, may have left some whose wake is over.
+        let shared = &self.waker.shared;
+        let asked = shared.stop.load(Ordering::Relaxed) || !lock(&shared.posted).is_empty();
+        if !self.ready.is_empty() || self.stopping || asked {
+            return Some(Duration::ZERO);
+        }
+        let due = self.timers.next_deadline()?;
+        Some(Duration::from_nanos(due.saturating_sub(self.now())))
     }
 
     /// Has the loop stop when the handler that calls this returns, or before anything else is done
@@ -666,28 +735,27 @@ impl<'a, D> ZLoop<'a, D> {
         Ok(())
     }
 
-    /// Sleeps, unless something may be ready, and queues what the sleep was ended by.
-    fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
+    /// Sleeps, unless something may be ready, and queues what the sleep was ended by. Returns the
+    /// time.
+    fn wait(&mut self, timeout: Option<Duration>) -> Result<u64> {
         self.check_interrupt()?;
-        self.queue_touched();
-        // A task that failed, or an interrupt, may have left some whose wake is over.
-        let shared = &self.waker.shared;
-        let asked = shared.stop.load(Ordering::Relaxed) || !lock(&shared.posted).is_empty();
-        let timeout = if !self.ready.is_empty() || self.stopping || asked {
-            Some(Duration::ZERO)
-        } else {
-            let due = self.timers.next_deadline().map(|due| due.saturating_sub(self.now()));
-            match (due.map(Duration::from_nanos), timeout) {
-                (Some(due), Some(timeout)) => Some(due.min(timeout)),
-                (due, timeout) => due.or(timeout),
-            }
+        let timeout = match (self.timeout(), timeout) {
+            (Some(due), Some(timeout)) => Some(due.min(timeout)),
+            (due, timeout) => due.or(timeout),
         };
+        if !self.ready.is_empty() {
+            let now = self.now();
+            if now - self.polled < UNASKED {
+                return Ok(now);
+            }
+        }
         match self.poll.poll(&mut self.events, timeout) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => {
                 return Err(cannot("cannot wait", error));
             }
             _ => {}
         }
+        self.polled = self.now();
         log::trace!("woke after {timeout:?}: {} events", self.events.iter().count());
         for event in &self.events {
             let Token(token) = event.token();
@@ -706,7 +774,8 @@ impl<'a, D> ZLoop<'a, D> {
                 self.ready.push(Ready::Handler(token / 2), &mut handler.queued);
             }
         }
-        self.check_interrupt()
+        self.check_interrupt()?;
+        Ok(self.polled)
     }
 
     /// Any operation on a socket may have taken in the news that its descriptor told of.
@@ -722,7 +791,27 @@ impl<'a, D> ZLoop<'a, D> {
         }
     }
 
-    fn serve(&mut self, data: &mut D) -> Result<()> {
+    /// Calls what the waker was given, then the timers that are due at `now`, then who is ready.
+    fn serve(&mut self, data: &mut D, now: u64) -> Result<()> {
+        self.serve_posted(data)?;
+        let mark = self.timers.mark();
+        while !self.stopping {
+            let Some(timer) = self.timers.fire(now, mark) else { break };
+            self.serve_timer(data, timer)?;
+        }
+        self.allowance = ALLOWANCE.max(self.ready.len());
+        while !self.stopping && self.allowance > 0 {
+            self.allowance -= 1;
+            match self.ready.pop() {
+                Some((Ready::Socket(key), place)) => self.serve_socket(data, key, place)?,
+                Some((Ready::Handler(key), place)) => self.serve_handler(data, key, place)?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn serve_posted(&mut self, data: &mut D) -> Result<()> {
         let shared = Arc::clone(&self.waker.shared);
         // A waker's stop comes after the tasks that were posted before it.
         let stop = shared.stop.load(Ordering::Acquire);
@@ -738,21 +827,6 @@ impl<'a, D> ZLoop<'a, D> {
         if stop {
             shared.stop.store(false, Ordering::Relaxed);
             self.stopping = true;
-        }
-        let (now, mark) = (self.now(), self.timers.mark());
-        while !self.stopping {
-            let Some(timer) = self.timers.fire(now, mark) else { break };
-            self.serve_timer(data, timer)?;
-        }
-        for _ in 0..self.ready.len() {
-            if self.stopping {
-                break;
-            }
-            match self.ready.pop() {
-                Some((Ready::Socket(key), place)) => self.serve_socket(data, key, place)?,
-                Some((Ready::Handler(key), place)) => self.serve_handler(data, key, place)?,
-                None => break,
-            }
         }
         Ok(())
     }
@@ -772,72 +846,65 @@ impl<'a, D> ZLoop<'a, D> {
         };
         watched.queued = None;
         let socket = watched.socket.clone();
-        let live = |handlers: &Slab<Handler<'a, D>>, side: Option<usize>| {
-            let key = side.filter(|key| !handlers[*key].paused)?;
-            Some(HandlerId { key: key as u32, generation: handlers[key].generation })
-        };
-        let input = live(&self.handlers, watched.input);
-        let output = live(&self.handlers, watched.output);
-
-        if input.is_none() && output.is_none() {
-            // All are paused, but the context may be at its end.
-            self.events_of(&socket, key)?;
-            return Ok(());
-        }
-        let drains = input.is_some_and(|id| {
-            matches!(self.find(id), Some(Handler { call: Some(Call::Message(_)), .. }))
-        });
-        let mut again = false;
-        if let Some(input) = input.filter(|_| drains) {
-            let served = self.call(input.key as usize, |zloop, call, id| {
-                let Call::Message(call) = call else { return Ok(false) };
-                for _ in 0..BUDGET {
-                    let Some(msg) = socket.recv_watched()? else { return Ok(false) };
-                    call(data, zloop, msg)?;
-                    if zloop.stopping || zloop.find(id).is_none_or(|handler| handler.paused) {
-                        break;
-                    }
-                }
-                Ok(true)
-            });
-            again = *served.as_ref().unwrap_or(&true);
-            if served.is_err() {
-                self.queue(Ready::Socket(key));
-            }
-            served?;
-        }
-        let input = input.filter(|_| !drains);
-        if input.is_some() || output.is_some() {
-            let events = self.events_of(&socket, key)?;
-            let sides = [(input, events.is_readable()), (output, events.is_writable())];
-            for side in sides.into_iter().filter_map(|(side, ready)| side.filter(|_| ready)) {
-                again = true;
-                let still = self.find(side).is_some_and(|handler| !handler.paused);
-                if self.stopping || !still {
-                    continue;
-                }
-                let result = self.call(side.key as usize, |zloop, call, _| match call {
-                    Call::Socket(call) => call(data, zloop, &socket),
-                    _ => Ok(()),
-                });
-                if result.is_err() {
-                    self.queue(Ready::Socket(key));
-                }
-                result?;
-            }
-        }
-        if again {
+        let sides = [watched.input, watched.output];
+        let [input, output] = sides.map(|side| side.and_then(|key| self.unpaused(key)));
+        let again = self.serve_sides(data, &socket, input, output);
+        if *again.as_ref().unwrap_or(&true) {
             self.queue(Ready::Socket(key));
         }
-        Ok(())
+        again.map(drop)
     }
 
-    fn events_of(&mut self, socket: &ZSock, key: usize) -> Result<Events> {
-        let events = socket.events_watched();
-        if events.is_err() {
-            self.queue(Ready::Socket(key));
+    /// Calls the handlers of a socket. Whether to look at it again.
+    fn serve_sides(
+        &mut self,
+        data: &mut D,
+        socket: &ZSock,
+        input: Option<HandlerId>,
+        output: Option<HandlerId>,
+    ) -> Result<bool> {
+        let receives = |id: HandlerId| {
+            matches!(self.find(id), Some(Handler { call: Some(Call::Reader(_)), .. }))
+        };
+        let (reader, input) =
+            if input.is_some_and(receives) { (input, None) } else { (None, input) };
+        let mut again = match reader {
+            Some(reader) => self.call(reader.key as usize, |zloop, call, id| match call {
+                Call::Reader(call) => call.call(data, zloop, socket, id),
+                _ => Ok(false),
+            })?,
+            None => false,
+        };
+        if reader.is_some() && output.is_none() {
+            return Ok(again);
         }
-        events
+        // Also when all are paused: the context may be at its end.
+        let events = socket.events_watched()?;
+        for (side, ready) in [(input, events.is_readable()), (output, events.is_writable())] {
+            let Some(id) = side.filter(|_| ready) else { continue };
+            again = true;
+            let still = self.find(id).is_some_and(|handler| !handler.paused);
+            if self.stopping || !still {
+                continue;
+            }
+            self.once_a_turn();
+            self.call(id.key as usize, |zloop, call, _| match call {
+                Call::Socket(call) => call(data, zloop, socket),
+                _ => Ok(()),
+            })?;
+        }
+        Ok(again)
+    }
+
+    /// Has the turn end when those who wait now have been served: what a call has not taken is told
+    /// again, and not before everything else has been asked.
+    fn once_a_turn(&mut self) {
+        self.allowance = self.allowance.min(self.ready.len());
+    }
+
+    fn unpaused(&self, key: usize) -> Option<HandlerId> {
+        let handler = self.handlers.get(key).filter(|handler| !handler.paused)?;
+        Some(HandlerId { key: key as u32, generation: handler.generation })
     }
 
     fn serve_handler(&mut self, data: &mut D, key: usize, place: u64) -> Result<()> {
@@ -858,6 +925,7 @@ impl<'a, D> ZLoop<'a, D> {
             return Ok(());
         }
         let level = matches!(handler.on, On::Descriptor { .. });
+        self.once_a_turn();
         let result = self.call(key, |zloop, call, _| match call {
             Call::Events(call) => call(data, zloop, events),
             Call::Source(call) => call.call(data, zloop, events),
@@ -925,15 +993,6 @@ fn ready_for(fd: BorrowedFd<'_>, interest: Events) -> Result<Events> {
     Ok(Events::from_poll(slot[0].revents))
 }
 
-/// Lowers the flag also when a handler panics.
-struct Running(Rc<Cell<bool>>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.set(false);
-    }
-}
-
 /// Wakes a [`ZLoop`] from another thread, and has it do things there. Made by [`ZLoop::waker`].
 pub struct Waker<D> {
     shared: Arc<Shared<D>>,
@@ -991,8 +1050,8 @@ impl<D> fmt::Debug for Waker<D> {
 }
 
 /// The loop's own descriptor, readable when there may be something to do, for it to live in
-/// another event loop: call [`turn`](ZLoop::turn) with a timeout of zero until it has nothing more to
-/// do before every sleep, and sleep no longer than the next timer.
+/// another event loop: before every sleep, call [`turn`](ZLoop::turn) with a timeout of zero until
+/// [`timeout`](ZLoop::timeout) is not zero, and sleep no longer than that.
 impl<D> AsFd for ZLoop<'_, D> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         ffi::borrow_fd(&self.poll, self.poll.as_raw_fd())
