@@ -157,6 +157,18 @@ pub enum Error {
         /// How to get it.
         remedy: &'static str,
     },
+    /// A thread panicked.
+    #[error("the thread panicked: {message}")]
+    Panicked {
+        /// What `panic!` was given.
+        message: String,
+    },
+    /// The thread at the other end of an actor's pipe does not receive any more.
+    #[error("nobody is at the other end of the pipe: {how}")]
+    Ended {
+        /// How it ended.
+        how: String,
+    },
     /// Waiting on sockets and descriptors failed.
     #[error("cannot wait: {reason}")]
     Wait {

@@ -176,7 +176,9 @@
 
 pub mod clock;
 pub mod interrupt;
+pub mod thread;
 
+mod actor;
 mod codec;
 mod context;
 mod endpoint;
@@ -192,6 +194,7 @@ mod socket_type;
 mod touch;
 mod zloop;
 
+pub use actor::{ActorPipe, ZActor};
 pub use context::{ContextBuilder, ZContext};
 pub use endpoint::Attach;
 pub use error::{Error, Reason, Result, SendError, orderly};
@@ -202,6 +205,7 @@ pub use options::{Mechanism, NameType};
 pub use poller::ZPoller;
 pub use socket::ZSock;
 pub use socket_type::SocketType;
+pub use thread::ZThread;
 pub use zloop::{Exit, HandlerId, Lend, Repeat, Waker, ZLoop};
 
 /// The README's program is tested with the others.

@@ -333,6 +333,11 @@ impl ZSock {
         }
     }
 
+    /// False in the child of a fork.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.raw.check_process().is_ok()
+    }
+
     pub(crate) fn watch(&self) -> &RefCell<Option<Watch>> {
         &self.watch
     }
@@ -1078,7 +1083,7 @@ impl fmt::Debug for ZSock {
 impl Drop for ZSock {
     fn drop(&mut self) {
         // In the child of a fork all of this is the parent's.
-        if self.raw.check_process().is_err() {
+        if !self.is_of_this_process() {
             return;
         }
         let attached = self.attached.take();

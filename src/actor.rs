@@ -1,0 +1,501 @@
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::clock;
+use crate::context::ZContext;
+use crate::error::{Error, Result, SendError};
+use crate::msg::ZMsg;
+use crate::socket::ZSock;
+use crate::thread;
+use crate::zloop::{HandlerId, ZLoop};
+
+/// A thread that serves its owner in messages, is ready before it is used and ends when its owner
+/// says so (CZMQ's `zactor`).
+///
+/// ```
+/// use zkit::{Result, ZActor, ZContext};
+///
+/// let ctx = ZContext::new()?;
+/// let counter = ZActor::spawn(&ctx, |_ctx, pipe| {
+///     let mut sum = 0;
+///     while let Some(mut msg) = pipe.recv()? {
+///         sum += msg.pop_u32()?;
+///         pipe.send(sum)?;
+///     }
+///     Ok(sum) // the owner has said that it is over
+/// })?;
+///
+/// counter.send(40_u32)?;
+/// assert_eq!(counter.recv()?.pop_u32()?, 40);
+/// counter.send(2_u32)?;
+/// assert_eq!(counter.recv()?.pop_u32()?, 42);
+/// assert_eq!(counter.stop()?, 42);
+/// # Ok::<(), zkit::Error>(())
+/// ```
+///
+/// # Being ready
+///
+/// [`spawn`](ZActor::spawn) returns when the actor says that it is [`ready`](ActorPipe::ready), which
+/// its first receive says for it: what can fail is done before, and its error comes out of `spawn`.
+///
+/// ```
+/// use zkit::{ZActor, ZContext};
+///
+/// let ctx = ZContext::new()?;
+/// let server = ZActor::spawn(&ctx, |ctx, pipe| {
+///     let requests = ctx.pull("@tcp://127.0.0.1:http")?;
+///     pipe.ready();
+///     Ok(())
+/// });
+/// let error = server.unwrap_err().to_string();
+/// assert!(error.starts_with("cannot bind \"tcp://127.0.0.1:http\""), "{error}");
+/// # Ok::<(), zkit::Error>(())
+/// ```
+///
+/// # Ending
+///
+/// The owner ends its actor: [`stop`](ZActor::stop) and dropping send `$TERM`, on which the actor's
+/// [`recv`](ActorPipe::recv) returns `None`, and wait for the thread. Ctrl-C does not interrupt an actor's
+/// pipe, so that actors end in their owner's order; other sockets of an actor want
+/// [`set_nonstop`](ZSock::set_nonstop), if it waits on them, for the same.
+///
+/// When an actor ends by itself, fails or panics, what it sent before can still be received; then every call of
+/// its owner gives [`Error::Ended`] with the reason, those that wait already included.
+///
+/// # In a reactor
+///
+/// Both ends have a `reader`: [`ZActor::reader`] for the owner's loop, [`ActorPipe::reader`] for a
+/// loop that the actor runs.
+pub struct ZActor<T = ()> {
+    pipe: ZSock,
+    shared: Arc<Shared>,
+    /// Whether the end of the actor was received.
+    over: Cell<bool>,
+    thread: Option<JoinHandle<Result<T>>>,
+}
+
+/// What owner and actor know of each other besides their messages.
+#[derive(Default)]
+struct Shared {
+    /// How the actor has ended.
+    ended: OnceLock<String>,
+    /// Whether the owner waits for the end and does not receive any more.
+    leaving: AtomicBool,
+}
+
+/// The owner's last message.
+const TERM: &[u8] = b"$TERM";
+/// The actor's last message, if it was not asked to end.
+const END: &[u8] = b"$END";
+
+/// How often a send that has to wait looks whether the other side is still there.
+const LOOK: Duration = Duration::from_millis(20);
+
+impl<T: Send + 'static> ZActor<T> {
+    /// Runs `body` in a thread of its own with an end of a pipe, and waits until it is ready.
+    ///
+    /// # Errors
+    /// What `body` returned before it was ready, [`Error::Panicked`] if it panicked before that,
+    /// [`Error::Io`] when the system has no thread left, and as [`ZContext::socket`].
+    pub fn spawn(
+        ctx: &ZContext,
+        body: impl FnOnce(&ZContext, &ActorPipe) -> Result<T> + Send + 'static,
+    ) -> Result<ZActor<T>> {
+        let (pipe, actors_end) = thread::pipe(ctx)?;
+        actors_end.set_nonstop(true);
+        let shared = Arc::new(Shared::default());
+        let (say_ready, ready) = mpsc::channel();
+        let actors_end = ActorPipe {
+            socket: actors_end,
+            shared: Arc::clone(&shared),
+            say_ready: RefCell::new(Some(say_ready)),
+            terminated: Cell::new(false),
+        };
+        let ctx = ctx.clone();
+        let thread = thread::start(move || {
+            let result = thread::catch(|| body(&ctx, &actors_end));
+            actors_end.end(&result);
+            result
+        })?;
+        let actor = ZActor { pipe, shared, over: Cell::new(false), thread: Some(thread) };
+        match ready.recv() {
+            Ok(()) => Ok(actor),
+            // It failed without a word: nothing but the end of its thread drops the sender.
+            Err(_) => actor.join().and_then(|_| Err(Error::Ended { how: ENDED.into() })),
+        }
+    }
+}
+
+impl<T> ZActor<T> {
+    /// Sends a message to the actor. Waits while the pipe is full (2,000 messages).
+    ///
+    /// # Errors
+    /// [`Error::Ended`] when the actor is gone, [`Error::Interrupted`], [`Error::Terminated`]; the
+    /// message comes back with it.
+    pub fn send(&self, msg: impl Into<ZMsg>) -> Result<(), SendError<ZMsg>> {
+        self.send_until(msg.into(), None)
+    }
+
+    /// Sends a message to the actor if the pipe has room.
+    ///
+    /// # Errors
+    /// As [`send`](ZActor::send), and [`Error::WouldBlock`].
+    pub fn try_send(&self, msg: impl Into<ZMsg>) -> Result<(), SendError<ZMsg>> {
+        let message = msg.into();
+        match self.shared.ended.get() {
+            Some(_) => Err(SendError { error: self.shared.gone(), message }),
+            None => self.pipe.try_send(message),
+        }
+    }
+
+    /// Sends a message to the actor, waiting for room at most this long.
+    ///
+    /// # Errors
+    /// As [`send`](ZActor::send), and [`Error::Timeout`].
+    pub fn send_timeout(
+        &self,
+        msg: impl Into<ZMsg>,
+        timeout: Duration,
+    ) -> Result<(), SendError<ZMsg>> {
+        self.send_until(msg.into(), clock::deadline(timeout))
+    }
+
+    fn send_until(&self, msg: ZMsg, deadline: Option<Instant>) -> Result<(), SendError<ZMsg>> {
+        let gone = || self.shared.ended.get().map(|_| self.shared.gone());
+        send_unless(gone, &self.pipe, msg, deadline)
+    }
+
+    /// Receives a message from the actor. Waits until there is one.
+    ///
+    /// # Errors
+    /// [`Error::Ended`] when the actor is gone, [`Error::Interrupted`], [`Error::Terminated`].
+    pub fn recv(&self) -> Result<ZMsg> {
+        self.recv_by(ZSock::recv)
+    }
+
+    /// Receives a message from the actor if there is one.
+    ///
+    /// # Errors
+    /// As [`recv`](ZActor::recv), and [`Error::WouldBlock`].
+    pub fn try_recv(&self) -> Result<ZMsg> {
+        self.recv_by(ZSock::try_recv)
+    }
+
+    /// Receives a message from the actor, waiting at most this long.
+    ///
+    /// # Errors
+    /// As [`recv`](ZActor::recv), and [`Error::Timeout`].
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<ZMsg> {
+        self.recv_by(|pipe| pipe.recv_timeout(timeout))
+    }
+
+    fn recv_by(&self, recv: impl FnOnce(&ZSock) -> Result<ZMsg>) -> Result<ZMsg> {
+        if self.over.get() {
+            return Err(self.shared.gone());
+        }
+        recv(&self.pipe).and_then(|msg| self.received(msg))
+    }
+
+    fn received(&self, msg: ZMsg) -> Result<ZMsg> {
+        if self.shared.ended.get().is_some() && is_just(&msg, END) {
+            self.over.set(true);
+            return Err(self.shared.gone());
+        }
+        Ok(msg)
+    }
+
+    /// Has a loop of the owner call `handler` with each message of the actor, and with
+    /// [`Error::Ended`] once when it is gone.
+    ///
+    /// ```
+    /// use zkit::{Exit, ZActor, ZContext, ZLoop};
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let worker = ZActor::spawn(&ctx, |_, pipe| Ok(pipe.send("a result")?))?;
+    ///
+    /// let mut zloop = ZLoop::new()?;
+    /// worker.reader(&mut zloop, |results: &mut Vec<String>, zloop, msg| {
+    ///     match msg {
+    ///         Ok(mut msg) => results.push(msg.pop_str()?),
+    ///         Err(_gone) => zloop.stop(),
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// let mut results = Vec::new();
+    /// assert_eq!(zloop.run(&mut results)?, Exit::Stopped);
+    /// assert_eq!(results, ["a result"]);
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`ZLoop::reader`].
+    pub fn reader<'a, D>(
+        &'a self,
+        zloop: &mut ZLoop<'a, D>,
+        mut handler: impl FnMut(&mut D, &mut ZLoop<'a, D>, Result<ZMsg>) -> Result<()> + 'a,
+    ) -> Result<HandlerId> {
+        zloop.reader(&self.pipe, move |data, zloop, msg| handler(data, zloop, self.received(msg)))
+    }
+
+    /// The owner's end of the pipe, for a [`ZPoller`](crate::ZPoller). Receive by
+    /// [`recv`](ZActor::recv) and its like, which know the actor's end from a message.
+    pub fn socket(&self) -> &ZSock {
+        &self.pipe
+    }
+
+    /// Whether the actor's thread is still at work.
+    pub fn is_running(&self) -> bool {
+        self.shared.ended.get().is_none()
+    }
+
+    /// Tells the actor to end (`zactor_destroy`), waits until it has, and returns what it returned.
+    /// What it is sent before that it can still receive.
+    ///
+    /// # Errors
+    /// What the actor returned; [`Error::Panicked`].
+    pub fn stop(mut self) -> Result<T> {
+        self.terminate();
+        self.join_thread()
+    }
+
+    /// Waits until the actor has ended by itself, and returns what it returned.
+    ///
+    /// # Errors
+    /// As [`stop`](ZActor::stop).
+    pub fn join(mut self) -> Result<T> {
+        self.shared.leaving.store(true, Ordering::Release);
+        self.join_thread()
+    }
+
+    fn terminate(&self) {
+        self.shared.leaving.store(true, Ordering::Release);
+        self.pipe.set_nonstop(true);
+        // It fails when the actor is gone, or the context, which ends the actor too.
+        let _ = self.send_until(TERM.into(), None);
+    }
+
+    fn join_thread(&mut self) -> Result<T> {
+        match self.thread.take() {
+            // In the child of a fork the thread is the parent's.
+            Some(thread) if self.pipe.is_of_this_process() => thread::join(thread),
+            _ => Err(Error::Forked),
+        }
+    }
+}
+
+impl<T> Drop for ZActor<T> {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.terminate();
+            match self.join_thread() {
+                Err(Error::Forked) => {}
+                result => thread::log_failure(&result),
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for ZActor<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = self.shared.ended.get().map_or("running", String::as_str);
+        f.debug_struct("ZActor").field("state", &how).finish_non_exhaustive()
+    }
+}
+
+/// An actor's end of its pipe. Ctrl-C does not interrupt it.
+pub struct ActorPipe {
+    socket: ZSock,
+    shared: Arc<Shared>,
+    /// Until the actor is ready.
+    say_ready: RefCell<Option<Sender<()>>>,
+    /// Whether the owner has said that it is over.
+    terminated: Cell<bool>,
+}
+
+impl ActorPipe {
+    /// Lets the owner's [`spawn`](ZActor::spawn) return, the first time.
+    pub fn ready(&self) {
+        if let Some(say_ready) = self.say_ready.take() {
+            // The owner waits for it.
+            let _ = say_ready.send(());
+        }
+    }
+
+    /// Receives a message from the owner, and says first that the actor is ready. Waits until there
+    /// is one. `None` is the end: the owner waits for this thread.
+    ///
+    /// # Errors
+    /// [`Error::Terminated`].
+    pub fn recv(&self) -> Result<Option<ZMsg>> {
+        self.recv_by(ZSock::recv)
+    }
+
+    /// Receives a message from the owner if there is one. `None` is the end.
+    ///
+    /// # Errors
+    /// As [`recv`](ActorPipe::recv), and [`Error::WouldBlock`].
+    pub fn try_recv(&self) -> Result<Option<ZMsg>> {
+        self.recv_by(ZSock::try_recv)
+    }
+
+    /// Receives a message from the owner, waiting at most this long. `None` is the end.
+    ///
+    /// # Errors
+    /// As [`recv`](ActorPipe::recv), and [`Error::Timeout`].
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<ZMsg>> {
+        self.recv_by(|socket| socket.recv_timeout(timeout))
+    }
+
+    fn recv_by(&self, recv: impl FnOnce(&ZSock) -> Result<ZMsg>) -> Result<Option<ZMsg>> {
+        self.ready();
+        if self.terminated.get() {
+            return Ok(None);
+        }
+        let msg = recv(&self.socket)?;
+        self.terminated.set(is_just(&msg, TERM));
+        Ok((!self.terminated.get()).then_some(msg))
+    }
+
+    /// Has a loop of the actor call `handler` with each message of the owner, and stop when the owner
+    /// says that it is over. It has the loop ignore Ctrl-C, as the pipe does, and says that the actor
+    /// is ready.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use zkit::{Repeat, ZActor, ZContext, ZLoop};
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let ticker = ZActor::spawn(&ctx, |_, pipe| {
+    ///     let mut zloop = ZLoop::new()?;
+    ///     zloop.timer(Duration::from_millis(1), Repeat::Forever, |ticks, _| {
+    ///         *ticks += 1;
+    ///         Ok(())
+    ///     })?;
+    ///     pipe.reader(&mut zloop, |ticks: &mut u32, _, _how_many| Ok(pipe.send(*ticks)?))?;
+    ///     let mut ticks = 0;
+    ///     zloop.run(&mut ticks)?;
+    ///     Ok(ticks)
+    /// })?;
+    /// ticker.send("how many?")?;
+    /// let ticks = ticker.recv()?.pop_u32()?;
+    /// assert!(ticker.stop()? >= ticks);
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`ZLoop::reader`].
+    pub fn reader<'a, D>(
+        &'a self,
+        zloop: &mut ZLoop<'a, D>,
+        mut handler: impl FnMut(&mut D, &mut ZLoop<'a, D>, ZMsg) -> Result<()> + 'a,
+    ) -> Result<HandlerId> {
+        let id = zloop.reader(&self.socket, move |data, zloop, msg| {
+            if is_just(&msg, TERM) {
+                self.terminated.set(true);
+                zloop.stop();
+                return Ok(());
+            }
+            handler(data, zloop, msg)
+        })?;
+        zloop.set_nonstop(true);
+        self.ready();
+        Ok(id)
+    }
+
+    /// Sends a message to the owner. Waits while the pipe is full (2,000 messages).
+    ///
+    /// # Errors
+    /// [`Error::Ended`] when the pipe is full and the owner waits for the actor's end, so that it
+    /// will not receive any more; [`Error::Terminated`]. The message comes back with it.
+    pub fn send(&self, msg: impl Into<ZMsg>) -> Result<(), SendError<ZMsg>> {
+        let left = || self.shared.leaving.load(Ordering::Acquire).then(owner_left);
+        send_unless(left, &self.socket, msg.into(), None)
+    }
+
+    /// Sends a message to the owner if the pipe has room.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`], [`Error::Terminated`].
+    pub fn try_send(&self, msg: impl Into<ZMsg>) -> Result<(), SendError<ZMsg>> {
+        self.socket.try_send(msg)
+    }
+
+    /// The socket under it, for a [`ZPoller`](crate::ZPoller). Receive by [`recv`](ActorPipe::recv)
+    /// and its like, which know the end from a message.
+    pub fn socket(&self) -> &ZSock {
+        &self.socket
+    }
+
+    /// Tells the owner how the actor has ended.
+    fn end<T>(&self, result: &Result<T>) {
+        let how = match result {
+            Ok(_) => ENDED.into(),
+            Err(error) => error.to_string(),
+        };
+        self.shared.ended.get_or_init(|| how);
+        if result.is_ok() {
+            self.ready();
+        }
+        self.count_unread();
+        // It wakes whoever waits. An owner that waits for this thread needs no waking.
+        let _ = self.send(END);
+    }
+
+    /// What the owner sent and the actor did not receive is lost.
+    fn count_unread(&self) {
+        let unread = std::iter::from_fn(|| self.socket.try_recv().ok());
+        let unread = unread.filter(|msg| !is_just(msg, TERM)).count();
+        if unread > 0 {
+            log::warn!("an actor ended with {unread} message(s) of its owner unread");
+        }
+    }
+}
+
+impl fmt::Debug for ActorPipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ActorPipe").field("terminated", &self.terminated).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn gone(&self) -> Error {
+        Error::Ended { how: self.ended.get().cloned().unwrap_or_default() }
+    }
+}
+
+const ENDED: &str = "it has ended";
+
+fn owner_left() -> Error {
+    Error::Ended { how: "the owner of the actor waits for its end".into() }
+}
+
+fn is_just(msg: &ZMsg, content: &[u8]) -> bool {
+    msg.len() == 1 && msg.first().is_some_and(|frame| *frame == content)
+}
+
+/// Sends, waiting for room as long as `gone` does not say that nobody will make any.
+fn send_unless(
+    gone: impl Fn() -> Option<Error>,
+    pipe: &ZSock,
+    mut message: ZMsg,
+    deadline: Option<Instant>,
+) -> Result<(), SendError<ZMsg>> {
+    loop {
+        if let Some(error) = gone() {
+            return Err(SendError { error, message });
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let look = left.map_or(LOOK, |left| left.min(LOOK));
+        match pipe.send_timeout(message, look) {
+            Err(SendError { error: Error::Timeout, message: back }) if left != Some(look) => {
+                message = back;
+            }
+            sent => return sent,
+        }
+    }
+}
