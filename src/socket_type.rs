@@ -51,6 +51,21 @@ impl SocketType {
         SocketType::ALL[self as usize].2
     }
 
+    pub(crate) fn receives(self) -> bool {
+        !matches!(self, SocketType::Push | SocketType::Pub)
+    }
+
+    pub(crate) fn sends(self) -> bool {
+        !matches!(self, SocketType::Pull | SocketType::Sub)
+    }
+
+    /// Whether a socket that is ready for output has room for any message. Others are always
+    /// ready, since they drop, or wait, for one of their peers only.
+    pub(crate) fn tells_room(self) -> bool {
+        let per_peer = [SocketType::Router, SocketType::Stream, SocketType::Pub, SocketType::XPub];
+        !per_peer.contains(&self)
+    }
+
     pub(crate) fn raw(self) -> u32 {
         SocketType::ALL[self as usize].1
     }

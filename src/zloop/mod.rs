@@ -22,7 +22,6 @@ use crate::ffi::{self, lock, retry};
 use crate::interrupt::{self, Stop};
 use crate::msg::ZMsg;
 use crate::socket::ZSock;
-use crate::socket_type::SocketType;
 use crate::touch::{Touched, Watch};
 
 use ready::{Ready, ReadyQueue};
@@ -491,14 +490,11 @@ impl<'a, D> ZLoop<'a, D> {
             let reason = Reason::new(format!("a {} socket {why}", socket.socket_type()));
             Err(Error::Wait { reason })
         };
-        match socket.socket_type() {
-            SocketType::Push | SocketType::Pub if direction.is_readable() => {
-                return refuse("only sends");
-            }
-            SocketType::Pull | SocketType::Sub if direction.is_writable() => {
-                return refuse("only receives");
-            }
-            _ => {}
+        if direction.is_readable() && !socket.socket_type().receives() {
+            return refuse("only sends");
+        }
+        if direction.is_writable() && !socket.socket_type().sends() {
+            return refuse("only receives");
         }
         let watched = match &*socket.watch().borrow() {
             Some(watch) => match watch.is_by(&self.touched) {
