@@ -468,7 +468,8 @@ impl Shared {
     }
 }
 
-const ENDED: &str = "it has ended";
+/// How an actor ended that did not fail.
+pub(crate) const ENDED: &str = "it has ended";
 
 fn owner_left() -> Error {
     Error::Ended { how: "the owner of the actor waits for its end".into() }
@@ -489,10 +490,9 @@ fn send_unless(
         if let Some(error) = gone() {
             return Err(SendError { error, message });
         }
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let look = left.map_or(LOOK, |left| left.min(LOOK));
-        match pipe.send_timeout(message, look) {
-            Err(SendError { error: Error::Timeout, message: back }) if left != Some(look) => {
+        let left = clock::left(deadline);
+        match pipe.send_timeout(message, left.min(LOOK)) {
+            Err(SendError { error: Error::Timeout, message: back }) if left > LOOK => {
                 message = back;
             }
             sent => return sent,

@@ -43,3 +43,8 @@ pub fn sleep(time: Duration) -> Result<()> {
 pub(crate) fn deadline(time: Duration) -> Option<Instant> {
     Instant::now().checked_add(time)
 }
+
+/// How long it is until a [`deadline`].
+pub(crate) fn left(deadline: Option<Instant>) -> Duration {
+    deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()))
+}

@@ -4,13 +4,14 @@
 
 #![allow(unsafe_code)]
 
+use std::cell::OnceCell;
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
 use zmq_sys::zmq_msg_t;
@@ -299,6 +300,8 @@ pub(crate) struct RawSocket {
     generation: Generation,
     /// A socket made by the `zmq` crate stays its own: it closes it and holds its context.
     adopted: Option<zmq::Socket>,
+    /// The monitor, for as long as the socket is open.
+    monitored: OnceCell<Arc<Mutex<Option<Monitored>>>>,
 }
 
 // SAFETY: a libzmq socket may move between threads with a full fence, which every way of moving
@@ -311,12 +314,20 @@ impl RawSocket {
         // SAFETY: the context is live.
         let ptr = unsafe { zmq_sys::zmq_socket(context.ptr.as_ptr(), socket_type as c_int) };
         let ptr = NonNull::new(ptr).ok_or_else(last_errno)?;
-        Ok(RawSocket { ptr, generation: context.generation, adopted: None })
+        Ok(RawSocket::from_ptr(ptr, context.generation, None))
     }
 
     pub(crate) fn adopt(mut socket: zmq::Socket) -> Option<RawSocket> {
         let ptr = NonNull::new(socket.as_mut_ptr())?;
-        Some(RawSocket { ptr, generation: Generation::current(), adopted: Some(socket) })
+        Some(RawSocket::from_ptr(ptr, Generation::current(), Some(socket)))
+    }
+
+    fn from_ptr(
+        ptr: NonNull<c_void>,
+        generation: Generation,
+        adopted: Option<zmq::Socket>,
+    ) -> RawSocket {
+        RawSocket { ptr, generation, adopted, monitored: OnceCell::new() }
     }
 
     /// Fails in the child of a fork.
@@ -455,9 +466,59 @@ impl Drop for RawSocket {
         // In the child of a fork the socket belongs to the parent, whose threads own it.
         if self.generation.check().is_err() {
             std::mem::forget(self.adopted.take());
-        } else if self.adopted.is_none() {
+            return;
+        }
+        if let Some(monitored) = self.monitored.get() {
+            *lock(monitored) = None;
+        }
+        if self.adopted.is_none() {
             // SAFETY: the socket is live and not used again.
             unsafe { zmq_sys::zmq_close(self.ptr.as_ptr()) };
+        }
+    }
+}
+
+/// A socket that reports its events, and which report of its it is.
+struct Monitored {
+    socket: NonNull<c_void>,
+    serial: u64,
+}
+
+// SAFETY: the pointer is used for `zmq_socket_monitor` only, as `RawMonitor` says.
+unsafe impl Send for Monitored {}
+
+/// Has a socket report its events until it is dropped, which any thread may do.
+pub(crate) struct RawMonitor {
+    monitored: Arc<Mutex<Option<Monitored>>>,
+    serial: u64,
+}
+
+impl RawMonitor {
+    /// Has `socket` send all its events to `endpoint`, an `inproc` name, instead of where it sent
+    /// them before.
+    pub(crate) fn start(socket: &RawSocket, endpoint: &CStr) -> Result<RawMonitor, Errno> {
+        socket.generation.check()?;
+        let shared = socket.monitored.get_or_init(Arc::default);
+        let mut monitored = lock(shared);
+        let all = zmq_sys::ZMQ_EVENT_ALL as c_int;
+        // SAFETY: the socket is live and used by this thread alone, the name is a C string.
+        check(unsafe { zmq_sys::zmq_socket_monitor(socket.ptr.as_ptr(), endpoint.as_ptr(), all) })?;
+        let serial = monitored.as_ref().map_or(0, |earlier| earlier.serial + 1);
+        *monitored = Some(Monitored { socket: socket.ptr, serial });
+        Ok(RawMonitor { monitored: Arc::clone(shared), serial })
+    }
+}
+
+impl Drop for RawMonitor {
+    fn drop(&mut self) {
+        match &*lock(&self.monitored) {
+            Some(Monitored { socket, serial }) if *serial == self.serial => {
+                // SAFETY: the socket is live, since closing it waits for the lock that is held
+                // here. libzmq guards a socket's monitor by a mutex of its own, because its I/O
+                // threads use it too, so this thread need not be the one that uses the socket.
+                unsafe { zmq_sys::zmq_socket_monitor(socket.as_ptr(), ptr::null(), 0) };
+            }
+            _ => {}
         }
     }
 }

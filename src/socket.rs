@@ -333,6 +333,10 @@ impl ZSock {
         }
     }
 
+    pub(crate) fn context(&self) -> Option<&ZContext> {
+        self.context.as_ref()
+    }
+
     /// False in the child of a fork.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.raw.check_process().is_ok()
@@ -868,6 +872,50 @@ impl ZSock {
             }
             log::debug!("waiting for a signal, dropped {msg:?}");
         }
+    }
+
+    /// Has an XPUB wait until it has received so many subscriptions more than unsubscriptions,
+    /// so that what it sends now finds its subscribers. It receives them up to there; other messages
+    /// that come before are dropped and logged.
+    ///
+    /// An XPUB receives the second subscription to the same prefix only with
+    /// [`set_xpub_verbose`](ZSock::set_xpub_verbose), which is to be set before it is bound.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use zkit::{SocketType, ZContext};
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let publisher = ctx.socket(SocketType::XPub)?;
+    /// publisher.set_xpub_verbose(true)?;
+    /// publisher.bind("inproc://news")?;
+    /// let (one, other) = (ctx.sub("inproc://news", "")?, ctx.sub("inproc://news", "")?);
+    ///
+    /// publisher.wait_for_subscribers(2, Duration::from_secs(5))?;
+    /// publisher.send("extra")?;
+    /// assert_eq!(one.recv_str()?, "extra");
+    /// assert_eq!(other.recv_str()?, "extra");
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`recv_timeout`](ZSock::recv_timeout), and [`Error::Receive`] for a socket of another type.
+    pub fn wait_for_subscribers(&self, count: usize, timeout: Duration) -> Result<()> {
+        if self.socket_type != SocketType::XPub {
+            let reason = Reason::new("only an XPUB receives subscriptions");
+            return Err(Error::Receive { socket_type: self.socket_type.name(), reason });
+        }
+        let deadline = clock::deadline(timeout);
+        let mut subscribers = 0;
+        while subscribers < count {
+            let msg = self.recv_timeout(clock::left(deadline))?;
+            match msg.first().and_then(|frame| frame.first()) {
+                Some(1) => subscribers += 1,
+                Some(0) => subscribers = subscribers.saturating_sub(1),
+                _ => log::debug!("waiting for subscribers, dropped {msg:?}"),
+            }
+        }
+        Ok(())
     }
 
     fn recv_within(&self, wait: Wait) -> Result<ZMsg> {

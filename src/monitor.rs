@@ -1,0 +1,281 @@
+use std::cell::Cell;
+use std::ffi::CString;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::actor::{self, ActorPipe, ZActor};
+use crate::clock;
+use crate::error::{Error, Reason, Result, SendError};
+use crate::ffi::RawMonitor;
+use crate::msg::ZMsg;
+use crate::socket::ZSock;
+use crate::zloop::{HandlerId, ZLoop};
+
+/// Tells what happens to the connections of a socket (CZMQ's `zmonitor`, `zmq_socket_monitor`).
+///
+/// ```
+/// use std::time::Duration;
+/// use zkit::{EventKind, ZContext, ZMonitor};
+///
+/// let ctx = ZContext::new()?;
+/// let publisher = ctx.pub_("")?;
+/// let monitor = ZMonitor::new(&publisher)?;
+/// let endpoint = publisher.bind("tcp://127.0.0.1:*")?;
+/// let event = monitor.recv()?.expect("the socket is open");
+/// assert_eq!((event.kind, event.endpoint), (EventKind::Listening, endpoint.clone()));
+///
+/// let subscriber = ctx.sub(&endpoint, "")?;
+/// monitor.wait_for_peers(1, Duration::from_secs(5))?;
+/// # Ok::<(), zkit::Error>(())
+/// ```
+///
+/// It tells of what happens after it was made, so it is made before the socket is bound or
+/// connected. Connections over `tcp` and `ipc` have events, `inproc` has none. A socket has one
+/// monitor at a time: a new one ends the one before.
+///
+/// Monitor and socket may be dropped in any order. When the socket is gone, or has another monitor, receiving gives `None` after
+/// the last event.
+///
+/// The monitor is an actor, so that a program that does not receive its events holds nothing up: it
+/// misses those for which the pipe has no room (2,000), and learns [how many](MonitorEvent::missed).
+/// It needs four of the context's sockets.
+pub struct ZMonitor {
+    actor: ZActor,
+    peers: Cell<usize>,
+    /// Handshakes that failed and whose connections were not reported closed yet.
+    failed: Cell<usize>,
+}
+
+/// What happened to a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MonitorEvent {
+    /// What it was.
+    pub kind: EventKind,
+    /// A file descriptor, an error number, milliseconds or a status, as the kind says.
+    pub value: u32,
+    /// The socket's endpoint, or the peer's.
+    pub endpoint: String,
+    /// How many events before this one were missed, because nobody received them in time.
+    pub missed: u64,
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $raw:ident;)*) => {
+        /// The kinds of events, by libzmq's names (`ZMQ_EVENT_CONNECTED` and so on).
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum EventKind {
+            $($(#[$doc])* $name,)*
+            /// One that zkit does not know, by its number.
+            Other(u16),
+        }
+
+        impl EventKind {
+            fn from_raw(raw: u16) -> EventKind {
+                match u32::from(raw) {
+                    $(zmq_sys::$raw => EventKind::$name,)*
+                    _ => EventKind::Other(raw),
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Connected to a peer; the handshake is still to come. The value is the descriptor.
+    Connected = ZMQ_EVENT_CONNECTED;
+    /// A connect goes on in the background.
+    ConnectDelayed = ZMQ_EVENT_CONNECT_DELAYED;
+    /// A connect failed and is tried again. The value is when, in milliseconds.
+    ConnectRetried = ZMQ_EVENT_CONNECT_RETRIED;
+    /// Bound. The value is the descriptor.
+    Listening = ZMQ_EVENT_LISTENING;
+    /// Binding failed. The value is the error number.
+    BindFailed = ZMQ_EVENT_BIND_FAILED;
+    /// A peer has connected; the handshake is still to come. The value is the descriptor.
+    Accepted = ZMQ_EVENT_ACCEPTED;
+    /// A peer's connection could not be accepted. The value is the error number.
+    AcceptFailed = ZMQ_EVENT_ACCEPT_FAILED;
+    /// A connection or a bound endpoint was closed. The value is the descriptor.
+    Closed = ZMQ_EVENT_CLOSED;
+    /// Closing failed. The value is the error number.
+    CloseFailed = ZMQ_EVENT_CLOSE_FAILED;
+    /// A connection broke. The value is the descriptor.
+    Disconnected = ZMQ_EVENT_DISCONNECTED;
+    /// The handshake succeeded: messages can flow.
+    HandshakeSucceeded = ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+    /// The handshake failed in the system. The value is the error number.
+    HandshakeFailed = ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+    /// The peer did not speak the protocol. The value is libzmq's number for what was wrong.
+    HandshakeFailedProtocol = ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
+    /// The peer was not let in. The value is the status of the authentication: 300, 400 or 500.
+    HandshakeFailedAuth = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+    /// There are no more events.
+    MonitorStopped = ZMQ_EVENT_MONITOR_STOPPED;
+}
+
+impl ZMonitor {
+    /// Monitors `socket` from now on.
+    ///
+    /// # Errors
+    /// [`Error::Wait`] for a socket that was [adopted](ZSock::adopt), whose context zkit cannot reach;
+    /// as [`ZContext::socket`](crate::ZContext::socket) and [`ZActor::spawn`].
+    pub fn new(socket: &ZSock) -> Result<ZMonitor> {
+        let failed = |reason: Reason| reason.ending().unwrap_or(Error::Wait { reason });
+        let ctx = socket.context().ok_or_else(|| {
+            failed(Reason::new("an adopted socket cannot be monitored: its context is not zkit's"))
+        })?;
+        static MONITORS: AtomicU64 = AtomicU64::new(0);
+        let number = MONITORS.fetch_add(1, Ordering::Relaxed);
+        let endpoint = format!("inproc://zkit.monitor.{number}");
+        let events = ctx.pair("")?;
+        // libzmq's I/O threads would wait for room.
+        events.set_rcvhwm(None)?;
+        events.connect(&endpoint)?;
+        let name = CString::new(endpoint).unwrap_or_default();
+        let raw = RawMonitor::start(socket.raw(), &name).map_err(|errno| failed(errno.into()))?;
+        let actor = ZActor::spawn(ctx, move |_, pipe| watch(pipe, events, raw))?;
+        Ok(ZMonitor { actor, peers: Cell::new(0), failed: Cell::new(0) })
+    }
+
+    /// The next event. Waits until there is one. `None` when there will be no more.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], [`Error::Terminated`].
+    pub fn recv(&self) -> Result<Option<MonitorEvent>> {
+        self.received(self.actor.recv())
+    }
+
+    /// The next event if there is one. `None` when there will be no more.
+    ///
+    /// # Errors
+    /// As [`recv`](ZMonitor::recv), and [`Error::WouldBlock`].
+    pub fn try_recv(&self) -> Result<Option<MonitorEvent>> {
+        self.received(self.actor.try_recv())
+    }
+
+    /// The next event, waiting at most this long. `None` when there will be no more.
+    ///
+    /// # Errors
+    /// As [`recv`](ZMonitor::recv), and [`Error::Timeout`].
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<MonitorEvent>> {
+        self.received(self.actor.recv_timeout(timeout))
+    }
+
+    /// Has a loop call `handler` with each event, and with `None` once when there will be no more.
+    ///
+    /// # Errors
+    /// As [`ZLoop::reader`].
+    pub fn reader<'a, D>(
+        &'a self,
+        zloop: &mut ZLoop<'a, D>,
+        mut handler: impl FnMut(&mut D, &mut ZLoop<'a, D>, Option<MonitorEvent>) -> Result<()> + 'a,
+    ) -> Result<HandlerId> {
+        self.actor.reader(zloop, move |data, zloop, msg| {
+            let event = self.received(msg)?;
+            handler(data, zloop, event)
+        })
+    }
+
+    /// Waits until `count` peers are connected and have shaken hands, so that what is sent now finds them. It
+    /// receives the events up to there.
+    ///
+    /// That a subscriber is connected does not mean yet that its subscription is here: an XPUB can
+    /// [wait for that](ZSock::wait_for_subscribers).
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], [`Error::Ended`] when the socket is gone, and as [`recv`](ZMonitor::recv).
+    pub fn wait_for_peers(&self, count: usize, timeout: Duration) -> Result<()> {
+        let deadline = clock::deadline(timeout);
+        while self.peers.get() < count {
+            if self.recv_timeout(clock::left(deadline))?.is_none() {
+                return Err(Error::Ended { how: "the socket that is monitored is gone".into() });
+            }
+        }
+        Ok(())
+    }
+
+    /// How many peers are connected and have shaken hands, by the events that were received so far.
+    pub fn peers(&self) -> usize {
+        self.peers.get()
+    }
+
+    fn received(&self, msg: Result<ZMsg>) -> Result<Option<MonitorEvent>> {
+        let event = match msg {
+            Ok(msg) => MonitorEvent::from_msg(msg)?,
+            Err(Error::Ended { how }) if how == actor::ENDED => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        self.count(event.kind);
+        Ok(Some(event))
+    }
+
+    fn count(&self, kind: EventKind) {
+        let (peers, failed) = (self.peers.get(), self.failed.get());
+        match kind {
+            EventKind::HandshakeSucceeded => self.peers.set(peers + 1),
+            EventKind::HandshakeFailed
+            | EventKind::HandshakeFailedProtocol
+            | EventKind::HandshakeFailedAuth => self.failed.set(failed + 1),
+            // One whose handshake failed was no peer.
+            EventKind::Disconnected if failed > 0 => self.failed.set(failed - 1),
+            EventKind::Disconnected => self.peers.set(peers.saturating_sub(1)),
+            _ => {}
+        }
+    }
+}
+
+impl fmt::Debug for ZMonitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ZMonitor").field("peers", &self.peers).finish_non_exhaustive()
+    }
+}
+
+/// The actor: passes events on until the last, or until nobody wants them.
+fn watch(pipe: &ActorPipe, events: ZSock, raw: RawMonitor) -> Result<()> {
+    let mut zloop = ZLoop::new()?;
+    pipe.reader(&mut zloop, |_, _, _| Ok(()))?;
+    zloop.reader(&events, |missed: &mut u64, zloop, mut msg| {
+        if MonitorEvent::kind_of(&msg) == Some(EventKind::MonitorStopped) {
+            zloop.stop();
+            return Ok(());
+        }
+        msg.push_back(*missed);
+        match pipe.try_send(msg) {
+            Ok(()) => *missed = 0,
+            Err(SendError { error: Error::WouldBlock, .. }) => *missed += 1,
+            Err(SendError { error, .. }) => return Err(error),
+        }
+        Ok(())
+    })?;
+    zloop.run(&mut 0)?;
+    // Before its other end goes, for which libzmq's threads would wait.
+    drop(raw);
+    Ok(())
+}
+
+impl MonitorEvent {
+    /// libzmq's two frames, the number and value in the machine's own order and the endpoint, and
+    /// the count of missed ones.
+    fn from_msg(mut msg: ZMsg) -> Result<MonitorEvent> {
+        let event = msg.pop_front().unwrap_or_default();
+        let Some((&kind, value)) = event.split_first_chunk::<2>() else {
+            return Err(Error::Unexpected { expected: "a monitor's event", frames: Vec::new() });
+        };
+        let value = value.first_chunk::<4>().map_or(0, |value| u32::from_ne_bytes(*value));
+        let endpoint = msg.pop_front().unwrap_or_default();
+        Ok(MonitorEvent {
+            kind: EventKind::from_raw(u16::from_ne_bytes(kind)),
+            value,
+            endpoint: String::from_utf8_lossy(&endpoint).into_owned(),
+            missed: msg.pop_u64()?,
+        })
+    }
+
+    fn kind_of(msg: &ZMsg) -> Option<EventKind> {
+        let (&kind, _) = msg.first()?.split_first_chunk::<2>()?;
+        Some(EventKind::from_raw(u16::from_ne_bytes(kind)))
+    }
+}
