@@ -35,7 +35,7 @@ pub fn usecs() -> u64 {
 /// # Ok::<(), zkit::Error>(())
 /// ```
 pub fn sleep(time: Duration) -> Result<()> {
-    interrupt::wait(&mut [interrupt::readable(-1)], deadline(time), Stop::OnInterrupt)?;
+    interrupt::wait_on(&mut [interrupt::readable(-1)], deadline(time), Stop::OnInterrupt)?;
     Ok(())
 }
 

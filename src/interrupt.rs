@@ -102,6 +102,17 @@ pub fn reset() {
     }
 }
 
+/// Waits until the process is interrupted: what `main` does while its threads and actors work.
+///
+/// # Errors
+/// [`Error::Io`] when the process has no descriptors left.
+pub fn wait() -> Result<()> {
+    match wait_on(&mut [readable(-1)], None, Stop::OnInterrupt) {
+        Err(Error::Interrupted) => Ok(()),
+        waited => waited.map(drop),
+    }
+}
+
 /// A descriptor that is readable while the process is interrupted, for an event loop of one's
 /// own. Only wait on it: reading from it would take the news from everybody else.
 ///
@@ -185,7 +196,7 @@ pub(crate) enum Stop {
 /// with the interrupt descriptor. Returns whether any is ready; `false` means the deadline.
 ///
 /// A signal that is none of ours (SIGALRM, SIGCHLD) does not end the wait.
-pub(crate) fn wait(
+pub(crate) fn wait_on(
     slots: &mut [libc::pollfd],
     deadline: Option<Instant>,
     stop: Stop,

@@ -193,7 +193,7 @@ impl<'a, K: Copy + PartialEq> ZPoller<'a, K> {
             self.slots.clear();
             self.slots.extend(self.entries.iter().map(Entry::slot));
             self.slots.push(interrupt::readable(-1));
-            if !interrupt::wait(&mut self.slots, deadline, self.stop)? {
+            if !interrupt::wait_on(&mut self.slots, deadline, self.stop)? {
                 return Ok(());
             }
         }

@@ -1091,7 +1091,7 @@ impl ZSock {
         };
         let mut slots = [interrupt::readable(self.fd); 2];
         loop {
-            if !interrupt::wait(&mut slots, deadline, self.stop.get()).map_err(Ok)? {
+            if !interrupt::wait_on(&mut slots, deadline, self.stop.get()).map_err(Ok)? {
                 return Err(Ok(Error::Timeout));
             }
             if direction == libc::POLLOUT {

@@ -1,0 +1,50 @@
+//! Multithreaded Hello World server: a proxy deals requests out to worker threads.
+//!
+//!     cargo run --release --example mtserver
+//!     cargo run --release --example hwclient      # in other terminals
+
+use std::time::Duration;
+
+use clap::Parser;
+use zkit::{Result, ZContext, ZProxy, ZSock, ZThread, clock, interrupt, orderly, thread};
+
+/// Answers requests in several threads, until Ctrl-C.
+#[derive(Parser)]
+struct Args {
+    /// Where to listen.
+    #[arg(default_value = "tcp://*:5555")]
+    endpoint: String,
+    /// How many threads answer.
+    #[arg(default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=300))]
+    workers: u32,
+    /// How long the work for a reply takes, in milliseconds.
+    #[arg(default_value_t = 1000)]
+    work: u64,
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let ctx = ZContext::new()?;
+    let clients = ctx.router("")?;
+    println!("Listening at {}", clients.bind(&args.endpoint)?);
+    let proxy = ZProxy::spawn(&ctx, clients, ctx.dealer("@inproc://workers")?)?;
+
+    let work = Duration::from_millis(args.work);
+    let fork = |_| thread::fork(&ctx, move |ctx, _: ZSock| worker(ctx, work));
+    let workers = (0..args.workers).map(fork).collect::<Result<Vec<_>>>()?;
+
+    interrupt::wait()?;
+    workers.into_iter().map(ZThread::join).try_for_each(orderly)?;
+    let replies = proxy.stop()?.backward.messages;
+    println!("Sent {replies} replies");
+    Ok(())
+}
+
+fn worker(ctx: &ZContext, work: Duration) -> Result<()> {
+    let worker = ctx.rep(">inproc://workers")?;
+    loop {
+        println!("Received request: [{}]", worker.recv_str()?);
+        clock::sleep(work)?;
+        worker.send("World")?;
+    }
+}
