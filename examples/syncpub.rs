@@ -32,7 +32,7 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let ctx = ZContext::builder().linger(Some(Duration::from_secs(30))).build()?;
     let publisher = ctx.socket(SocketType::XPub)?;
-    publisher.set_xpub_verbose(true)?; // tells of each subscriber, not of each topic
+    publisher.set_xpub_verboser(true)?; // tells of each subscriber, not of each topic
     publisher.set_sndhwm(Some(args.updates.saturating_add(100_000)))?; // for who reads slowly
     publisher.bind(&args.publisher)?;
     let sync = ctx.rep("")?;
@@ -53,5 +53,11 @@ fn publish(publisher: &ZSock, sync: &ZSock, args: &Args) -> Result<()> {
         publisher.send("Rhubarb")?;
     }
     publisher.send("END")?;
+
+    // They unsubscribe when they have it. Over ipc, what is on its way to a slow one when its
+    // sender closes is lost.
+    for _ in 0..args.subscribers {
+        publisher.recv()?;
+    }
     Ok(())
 }

@@ -70,6 +70,10 @@ use crate::touch::Watch;
 /// [linger](ZSock::set_linger), one second unless set otherwise, as long as the context lives;
 /// the context's own drop waits for that. Its `inproc` names and `ipc` files are gone when the
 /// drop returns.
+///
+/// Delivered means given to the system. What is on its way over `ipc` when its sender closes, to a
+/// peer that is at its receiving high-water mark, is lost: libzmq drops such a connection with
+/// what it has not read. Who must be sure waits for a word from its peer.
 pub struct ZSock {
     raw: RawSocket,
     socket_type: SocketType,

@@ -425,6 +425,143 @@ fn the_socket_file_of_a_killed_broker_does_not_stop_the_next() {
 }
 
 #[test]
+fn asyncsrv_replies_to_clients_that_do_not_wait() {
+    let output = run("asyncsrv", &["3", "3", "--endpoint", "tcp://127.0.0.1:*"]);
+    // A client's name is four digits of hex. Replies to two or three requests of each, zero to four
+    // times each: that there is none at all is as likely as one in 5^6.
+    assert!(!output.is_empty() && output.len() <= 3 * 3 * 4, "{output:#?}");
+    for line in &output {
+        let (client, reply) = line.split_once(": ").expect(line);
+        assert!(client.len() == 4 && u16::from_str_radix(client, 16).is_ok(), "{line}");
+        let request = reply.strip_prefix("request #").expect(line);
+        assert!((1..=3).contains(&request.parse::<u32>().expect(line)), "{line}");
+    }
+}
+
+#[test]
+fn mtserver_serves_clients_in_parallel() {
+    // Work for longer than this test waits: one after another would not do.
+    for (work, requests) in [("60000", "1"), ("0", "3")] {
+        let folder = folder();
+        let server = Example::start("mtserver", &["tcp://127.0.0.1:*", "5", work], &folder);
+        let listening = server.line();
+        let endpoint = listening.strip_prefix("Listening at ").expect(&listening).to_owned();
+        let client = || Example::start("hwclient", &[&endpoint, requests], &folder);
+        let clients = [(); 5].map(|()| client());
+        for _ in 0..5 {
+            assert_eq!(server.line(), "Received request: [Hello]");
+        }
+        if work == "0" {
+            for client in clients {
+                assert_eq!(client.output().len(), 7);
+            }
+        }
+        kill(Pid::from_raw(server.child.id() as i32), Signal::SIGINT).expect("it runs");
+        let replies = if work == "0" { "Sent 15 replies" } else { "Sent 0 replies" };
+        assert_eq!(server.output().last().expect("it says so"), replies);
+        assert_empty(&folder);
+    }
+}
+
+#[test]
+fn mtrelay_signals_step_by_step() {
+    assert_eq!(
+        run("mtrelay", &[]),
+        ["Step 1 ready, signaling step 2", "Step 2 ready, signaling step 3", "Test successful!"]
+    );
+}
+
+#[test]
+fn interrupt_tidies_up_on_a_signal() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let folder = folder();
+        let server = Example::start("interrupt", &["ipc://server"], &folder);
+        assert_eq!(server.line(), "Listening at ipc://server, until Ctrl-C");
+        let client = Example::start("hwclient", &["ipc://server", "2"], &folder);
+        assert_eq!(client.output().len(), 5);
+        kill(Pid::from_raw(server.child.id() as i32), signal).expect("it runs");
+        assert_eq!(server.output(), ["Interrupted after 2 requests, cleaning up"]);
+        assert_empty(&folder);
+    }
+}
+
+#[test]
+fn msgqueue_keeps_a_request_until_there_is_a_service() {
+    let folder = folder();
+    let queue = Example::start("msgqueue", &["ipc://clients", "ipc://services"], &folder);
+    assert_eq!(queue.line(), "Clients connect to ipc://clients");
+    assert_eq!(queue.line(), "Services connect to ipc://services");
+
+    let ctx = zkit::ZContext::builder().signals(false).build().unwrap();
+    let at = |name| format!(">ipc://{}", folder.path().join(name).display());
+    let client = ctx.req(&at("clients")).unwrap();
+    client.send("before there is a service").unwrap();
+    let service = ctx.rep(&at("services")).unwrap();
+    let request = service.recv_str_timeout(DEADLINE).unwrap();
+    assert_eq!(request, "before there is a service");
+    service.send("done").unwrap();
+    assert_eq!(client.recv_str_timeout(DEADLINE).unwrap(), "done");
+    kill(Pid::from_raw(queue.child.id() as i32), Signal::SIGINT).expect("it runs");
+    assert_eq!(queue.output(), ["Passed on 1 requests and 1 replies"]);
+    assert_empty(&folder);
+}
+
+#[test]
+fn weather_reaches_who_subscribed_to_it() {
+    let folder = folder();
+    let server = Example::start("wuserver", &["ipc://weather"], &folder);
+    assert_eq!(server.line(), "Publishing at ipc://weather");
+    let output = Example::start("wuclient", &["10001", "ipc://weather", "1"], &folder).output();
+    let [_, average] = &output[..] else { panic!("{output:#?}") };
+    let average = number(average, "Average temperature for zipcode '10001' was ", "F");
+    assert!((-80..135).contains(&average));
+    server.interrupt(Signal::SIGINT);
+    assert_empty(&folder);
+}
+
+#[track_caller]
+fn number(line: &str, before: &str, after: &str) -> i64 {
+    let number = line.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+    number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+}
+
+#[test]
+fn syncpub_loses_nothing_to_subscribers_that_join_slowly() {
+    let folder = folder();
+    let places = ["ipc://updates", "ipc://sync"];
+    let early = Example::start("syncsub", &places, &folder);
+    let publisher = Example::start("syncpub", &["3", "100000", places[0], places[1]], &folder);
+    assert_eq!(publisher.line(), "Waiting for subscribers");
+    let late = [(); 2].map(|()| Example::start("syncsub", &places, &folder));
+    for subscriber in late.into_iter().chain([early]) {
+        assert_eq!(subscriber.output(), ["Received 100000 updates"]);
+    }
+    assert_eq!(publisher.output(), ["Broadcasting messages"]);
+    assert_empty(&folder);
+}
+
+#[test]
+fn those_that_wait_for_others_end_on_a_signal() {
+    for (name, args) in [
+        ("asyncsrv", &["3", "60", "--endpoint", "tcp://127.0.0.1:*"][..]),
+        ("syncpub", &["1", "1", "ipc://updates", "ipc://sync"]),
+        ("syncsub", &["ipc://updates", "ipc://sync"]),
+        ("wuclient", &["10001", "ipc://weather"]),
+    ] {
+        let folder = folder();
+        let example = Example::start(name, args, &folder);
+        if name == "syncsub" {
+            thread::sleep(Duration::from_millis(200)); // it prints nothing before its end
+        } else {
+            example.line();
+        }
+        kill(Pid::from_raw(example.child.id() as i32), Signal::SIGINT).expect("it runs");
+        example.output();
+        assert_empty(&folder);
+    }
+}
+
+#[test]
 fn nonsense_arguments_get_a_usage_message() {
     let folder = folder();
     for name in [
@@ -436,6 +573,14 @@ fn nonsense_arguments_get_a_usage_message() {
         "lruqueue2",
         "lruqueue3",
         "tripping",
+        "asyncsrv",
+        "mtserver",
+        "interrupt",
+        "msgqueue",
+        "wuserver",
+        "wuclient",
+        "syncpub",
+        "syncsub",
     ] {
         let mut example = Example::start(name, &["--nonsense"], &folder);
         let (status, errors) = example.end();
