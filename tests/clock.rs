@@ -1,30 +1,17 @@
 //! Time: a clock that never goes back, and a sleep that lasts.
 
+mod common;
+
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use nix::unistd::{alarm, gettid};
+use nix::unistd::gettid;
 use zkit::{clock, interrupt};
 
-/// Runs `case` in a process of its own, since interrupts belong to the process. The process
-/// bounds its own time with an alarm.
-#[track_caller]
-fn alone(case: impl FnOnce()) {
-    const ROLE: &str = "ZKIT_TEST_ALONE";
-    let test = thread::current().name().expect("libtest names its threads").to_owned();
-    if env::var(ROLE).is_ok_and(|role| role == test) {
-        alarm::set(30);
-        return case();
-    }
-    let mut process = Command::new(env::current_exe().unwrap());
-    let output = process.args([&test, "--exact", "--nocapture"]).env(ROLE, &test).output().unwrap();
-    print!("{}", String::from_utf8_lossy(&output.stdout));
-    print!("{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{}", output.status);
-}
+use common::alone;
 
 #[test]
 fn mono_and_usecs_never_go_back() {

@@ -3,14 +3,16 @@
 
 #![allow(unsafe_code, reason = "fork and _exit are unsafe")]
 
+mod common;
+
 use std::os::fd::OwnedFd;
 use std::panic::{self, AssertUnwindSafe};
-use std::process::{self, Command};
+use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
-use std::{env, fs, hint};
+use std::{fs, hint};
 
 use nix::errno::Errno;
 use nix::libc;
@@ -21,27 +23,12 @@ use zkit::{
     Error, Events, SendError, SocketType, ZContext, ZFrame, ZMsg, ZPoller, ZSock, interrupt,
 };
 
+use common::alone;
+
 /// What takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(5);
 /// To end a child and collect it takes no longer, on a loaded machine either.
 const PROMPTLY: Duration = Duration::from_millis(500);
-
-/// Runs `case` in a process of its own, with no threads but the test's. The process bounds its
-/// own time with an alarm.
-#[track_caller]
-fn alone(case: impl FnOnce()) {
-    const ROLE: &str = "ZKIT_TEST_ALONE";
-    let test = thread::current().name().expect("libtest names its threads").to_owned();
-    if env::var(ROLE).is_ok_and(|role| role == test) {
-        alarm::set(30);
-        return case();
-    }
-    let mut process = Command::new(env::current_exe().unwrap());
-    let output = process.args([&test, "--exact", "--nocapture"]).env(ROLE, &test).output().unwrap();
-    print!("{}", String::from_utf8_lossy(&output.stdout));
-    print!("{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{}", output.status);
-}
 
 /// The child of a fork.
 struct Child(Pid);

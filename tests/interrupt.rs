@@ -2,15 +2,16 @@
 
 #![allow(unsafe_code, reason = "there is no safe way to set a handler or to signal a thread")]
 
+mod common;
+
 use std::os::unix::process::ExitStatusExt;
 use std::os::unix::thread::JoinHandleExt;
-use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
-use std::{env, fs, hint, panic, ptr};
+use std::{fs, hint, panic, ptr};
 
 use nix::libc;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -18,6 +19,8 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, rai
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, alarm, fork, gettid};
 use zkit::{Error, Events, SocketType, ZContext, ZPoller, ZSock, clock, interrupt};
+
+use common::{alone, ended_alone};
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// What takes longer hangs.
@@ -27,36 +30,9 @@ const PROMPTLY: Duration = Duration::from_millis(500);
 /// How long to try for a race that only some attempts can hit.
 const SOAK: Duration = Duration::from_millis(1_500);
 
-/// Runs `case` in a process of its own, which runs nothing else than the test that calls this,
-/// and returns there how it ended. The process bounds its own time with an alarm.
-#[track_caller]
-fn alone(case: impl FnOnce()) -> Option<ExitStatus> {
-    const ROLE: &str = "ZKIT_TEST_ALONE";
-    let test = thread::current().name().expect("libtest names its threads").to_owned();
-    if env::var(ROLE).is_ok_and(|role| role == test) {
-        alarm::set(30);
-        case();
-        return None;
-    }
-    let mut process = Command::new(env::current_exe().unwrap());
-    let process = process.args([&test, "--exact", "--nocapture"]).env(ROLE, &test);
-    let output = process.output().unwrap();
-    print!("{}", String::from_utf8_lossy(&output.stdout));
-    print!("{}", String::from_utf8_lossy(&output.stderr));
-    assert_ne!(output.status.signal(), Some(libc::SIGALRM), "{test} hangs");
-    Some(output.status)
-}
-
-#[track_caller]
-fn lives(case: impl FnOnce()) {
-    if let Some(status) = alone(case) {
-        assert!(status.success(), "{status}");
-    }
-}
-
 #[track_caller]
 fn dies_of(signal: Signal, case: impl FnOnce()) {
-    if let Some(status) = alone(case) {
+    if let Some(status) = ended_alone(case) {
         assert_eq!(status.signal(), Some(signal as i32), "{status}");
     }
 }
@@ -211,17 +187,17 @@ fn every_blocked_thread_returns_on(signal: Signal) {
 
 #[test]
 fn sigint_ends_every_blocked_thread() {
-    lives(|| every_blocked_thread_returns_on(Signal::SIGINT));
+    alone(|| every_blocked_thread_returns_on(Signal::SIGINT));
 }
 
 #[test]
 fn sigterm_ends_every_blocked_thread() {
-    lives(|| every_blocked_thread_returns_on(Signal::SIGTERM));
+    alone(|| every_blocked_thread_returns_on(Signal::SIGTERM));
 }
 
 #[test]
 fn raise_ends_every_blocked_thread() {
-    lives(|| {
+    alone(|| {
         // Without any handler: raising needs none.
         let ctx = ZContext::builder().signals(false).linger(Some(Duration::ZERO)).build().unwrap();
         let threads = one_thread_in_each_wait(&ctx);
@@ -285,7 +261,7 @@ fn sigterm_after_sigint_is_only_noted() {
 
 #[test]
 fn after_a_raise_within_the_first_signal_does_not_kill() {
-    lives(|| {
+    alone(|| {
         let _ctx = ZContext::new().unwrap();
         interrupt::raise().unwrap();
         raise(Signal::SIGINT).unwrap();
@@ -315,7 +291,7 @@ fn signals_false_leaves_sigterm_alone() {
 
 #[test]
 fn catch_makes_up_for_signals_false() {
-    lives(|| {
+    alone(|| {
         let ctx = ZContext::builder().signals(false).build().unwrap();
         let pull = ctx.pull("@inproc://jobs").unwrap();
         interrupt::catch().unwrap();
@@ -327,7 +303,7 @@ fn catch_makes_up_for_signals_false() {
 
 #[test]
 fn many_contexts_catch_signals_once() {
-    lives(|| {
+    alone(|| {
         let contexts: Vec<_> = (0..10).map(|_| ZContext::new().unwrap()).collect();
         raise(Signal::SIGINT).unwrap();
         assert!(interrupt::is_interrupted());
@@ -378,7 +354,7 @@ fn repeat_failed_catch(left: usize) -> WaitStatus {
 
 #[test]
 fn a_catch_that_failed_can_be_repeated() {
-    lives(|| {
+    alone(|| {
         let ends: Vec<_> = (0..20)
             .map(repeat_failed_catch)
             .take_while(|end| !matches!(end, WaitStatus::Exited(_, 1)))
@@ -396,7 +372,7 @@ fn a_handler_of_the_program_is_still_called() {
     extern "C" fn on_signal(_: i32) {
         CALLS.fetch_add(1, Ordering::SeqCst);
     }
-    lives(|| {
+    alone(|| {
         let action =
             SigAction::new(SigHandler::Handler(on_signal), SaFlags::empty(), SigSet::empty());
         for signal in [Signal::SIGINT, Signal::SIGTERM] {
@@ -460,7 +436,7 @@ fn assert_many_strays() {
 
 #[test]
 fn a_stray_signal_ends_no_recv() {
-    lives(|| {
+    alone(|| {
         let ctx = ZContext::new().unwrap();
         let pull = ctx.pull("@inproc://jobs").unwrap();
         let push = ctx.push(">inproc://jobs").unwrap();
@@ -476,7 +452,7 @@ fn a_stray_signal_ends_no_recv() {
 
 #[test]
 fn a_stray_signal_ends_no_send() {
-    lives(|| {
+    alone(|| {
         let ctx = ZContext::new().unwrap();
         let (push, pull) = full_push(&ctx, "inproc://full");
         let receiver = thread::spawn(move || {
@@ -491,7 +467,7 @@ fn a_stray_signal_ends_no_send() {
 
 #[test]
 fn a_stray_signal_changes_no_timeout() {
-    lives(|| {
+    alone(|| {
         let ctx = ZContext::new().unwrap();
         let asked = Duration::from_millis(150);
         let timed = |what: &str, call: Box<dyn FnOnce() -> bool + Send>| {
@@ -532,7 +508,7 @@ fn a_stray_signal_changes_no_timeout() {
 
 #[test]
 fn a_stray_signal_ends_no_drop_of_a_context() {
-    lives(|| {
+    alone(|| {
         let linger = Duration::from_millis(150);
         let ctx = ZContext::builder().linger(Some(linger)).build().unwrap();
         let push = ctx.push("tcp://127.0.0.1:9").unwrap();
@@ -549,7 +525,7 @@ fn a_stray_signal_ends_no_drop_of_a_context() {
 
 #[test]
 fn calls_that_would_not_wait_return_interrupted_too() {
-    lives(|| {
+    alone(|| {
         let ctx = ZContext::new().unwrap();
         let pull = ctx.pull("@inproc://jobs").unwrap();
         let push = ctx.push(">inproc://jobs").unwrap();
@@ -583,7 +559,7 @@ fn calls_that_would_not_wait_return_interrupted_too() {
 
 #[test]
 fn try_calls_go_on_while_interrupted() {
-    lives(|| {
+    alone(|| {
         let ctx = ZContext::new().unwrap();
         let server = ctx.rep("").unwrap();
         let endpoint = server.bind("tcp://127.0.0.1:*").unwrap();
@@ -606,7 +582,7 @@ fn try_calls_go_on_while_interrupted() {
 
 #[test]
 fn nothing_is_lost_by_an_interrupt() {
-    lives(|| {
+    alone(|| {
         let ctx = ZContext::new().unwrap();
         let pull = ctx.pull("@inproc://jobs").unwrap();
         let push = ctx.push(">inproc://jobs").unwrap();
@@ -643,7 +619,7 @@ fn nothing_is_lost_by_an_interrupt() {
 
 #[test]
 fn after_reset_the_next_signal_is_a_first_one() {
-    lives(|| {
+    alone(|| {
         let ctx = ZContext::new().unwrap();
         let pull = ctx.pull("@inproc://jobs").unwrap();
         let mut pull = Some(pull);
@@ -665,7 +641,7 @@ fn after_reset_the_next_signal_is_a_first_one() {
 
 #[test]
 fn nonstop_sockets_and_pollers_go_on() {
-    lives(|| {
+    alone(|| {
         let ctx = ZContext::new().unwrap();
         let pull = ctx.pull("@inproc://socket").unwrap();
         pull.set_nonstop(true);
@@ -707,7 +683,7 @@ fn nonstop_sockets_and_pollers_go_on() {
 
 #[test]
 fn nonstop_waits_keep_their_time_while_interrupted() {
-    lives(|| {
+    alone(|| {
         let ctx = ZContext::new().unwrap();
         let pull = ctx.pull("@inproc://quiet").unwrap();
         pull.set_nonstop(true);
@@ -732,7 +708,7 @@ fn nonstop_waits_keep_their_time_while_interrupted() {
 
 #[test]
 fn the_descriptor_is_readable_from_the_signal_until_reset() {
-    lives(|| {
+    alone(|| {
         assert!(!sounds());
         let ctx = ZContext::new().unwrap();
         let pull = ctx.pull("@inproc://jobs").unwrap();
@@ -765,7 +741,7 @@ fn the_descriptor_is_readable_from_the_signal_until_reset() {
 
 #[test]
 fn more_signals_than_the_descriptor_holds_do_no_harm() {
-    lives(|| {
+    alone(|| {
         let ctx = ZContext::new().unwrap();
         let pull = ctx.pull("@inproc://jobs").unwrap();
         let start = Instant::now();
@@ -785,7 +761,7 @@ fn more_signals_than_the_descriptor_holds_do_no_harm() {
 
 #[test]
 fn a_busy_receiver_ends() {
-    lives(|| {
+    alone(|| {
         let ctx = ZContext::builder().linger(Some(Duration::ZERO)).build().unwrap();
         let pull = ctx.pull("@inproc://busy").unwrap();
         let push = ctx.push(">inproc://busy").unwrap();
@@ -827,7 +803,7 @@ fn a_busy_receiver_ends() {
 
 #[test]
 fn a_busy_publisher_ends() {
-    lives(|| {
+    alone(|| {
         let ctx = ZContext::builder().linger(Some(Duration::ZERO)).build().unwrap();
         let publisher = ctx.pub_("@inproc://news").unwrap();
         let _subscriber = ctx.sub(">inproc://news", "").unwrap();
@@ -916,7 +892,7 @@ fn linger_a_little(nanos: u64) {
 /// next one, for which others still sleep.
 #[test]
 fn an_interrupt_right_after_reset_stays_heard() {
-    lives(|| {
+    alone(|| {
         // Looks again and again, so that it is often woken just then.
         thread::spawn(|| {
             loop {
@@ -940,7 +916,7 @@ fn an_interrupt_right_after_reset_stays_heard() {
 
 #[test]
 fn reset_while_a_signal_comes_leaves_no_half_interrupt() {
-    lives(|| {
+    alone(|| {
         let ctx = ZContext::new().unwrap();
         let waiters = Waiters::new(&ctx, 2);
         let (order, orders) = mpsc::channel();
@@ -979,7 +955,7 @@ fn reset_while_a_signal_comes_leaves_no_half_interrupt() {
 /// each of them.
 #[test]
 fn a_signal_in_the_middle_of_reset_is_not_half_forgotten() {
-    lives(|| {
+    alone(|| {
         interrupt::catch().unwrap();
         let mut steps = 0;
         while let Some(status) = signal_in_reset(steps) {

@@ -6,41 +6,23 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use std::{array, env, fs};
+use std::{array, fs};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, raise};
-use nix::unistd::{alarm, pipe};
+use nix::unistd::pipe;
 use zkit::{Error, Events, SocketType, ZContext, ZPoller, ZSock, interrupt};
 
-use common::within;
+use common::{alone, within};
 
 /// What takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(5);
 const PATIENTLY: Option<Duration> = Some(LIMIT);
 /// To look without waiting. What came over inproc is there at once.
 const NOW: Option<Duration> = Some(Duration::ZERO);
-
-/// Runs `case` in a process of its own, since interrupts and limits belong to the process. The
-/// process bounds its own time with an alarm.
-#[track_caller]
-fn alone(case: impl FnOnce()) {
-    const ROLE: &str = "ZKIT_TEST_ALONE";
-    let test = thread::current().name().expect("libtest names its threads").to_owned();
-    if env::var(ROLE).is_ok_and(|role| role == test) {
-        alarm::set(30);
-        return case();
-    }
-    let mut process = Command::new(env::current_exe().unwrap());
-    let output = process.args([&test, "--exact", "--nocapture"]).env(ROLE, &test).output().unwrap();
-    print!("{}", String::from_utf8_lossy(&output.stdout));
-    print!("{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{}", output.status);
-}
 
 /// PUSH and PULL, connected over inproc.
 fn pipeline(ctx: &ZContext, name: &str) -> (ZSock, ZSock) {

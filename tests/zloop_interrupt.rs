@@ -5,19 +5,17 @@
 mod common;
 
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{env, thread};
 
 use nix::libc;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, sigaction};
-use nix::unistd::{Pid, alarm, gettid};
+use nix::unistd::{Pid, gettid};
 use zkit::{Exit, Repeat, Result, ZContext, ZLoop, interrupt};
 
-use common::unique;
+use common::{alone, unique};
 
 const LIMIT: Duration = Duration::from_secs(5);
 /// What a loaded machine may take to wake everybody; an idle one needs less than 50 ms.
@@ -26,24 +24,6 @@ const NOW: Option<Duration> = Some(Duration::ZERO);
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
-}
-
-/// Runs `case` in a process of its own, which bounds its time with an alarm.
-#[track_caller]
-fn alone(case: impl FnOnce()) {
-    const ROLE: &str = "ZKIT_TEST_ALONE";
-    let test = thread::current().name().expect("libtest names its threads").to_owned();
-    if env::var(ROLE).is_ok_and(|role| role == test) {
-        alarm::set(20);
-        case();
-        return;
-    }
-    let mut process = Command::new(env::current_exe().unwrap());
-    let output = process.args([&test, "--exact", "--nocapture"]).env(ROLE, &test).output().unwrap();
-    print!("{}", String::from_utf8_lossy(&output.stdout));
-    print!("{}", String::from_utf8_lossy(&output.stderr));
-    assert_ne!(output.status.signal(), Some(libc::SIGALRM), "{test} hangs");
-    assert!(output.status.success(), "{}", output.status);
 }
 
 fn this_thread() -> libc::pthread_t {

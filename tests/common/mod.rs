@@ -4,12 +4,15 @@
 #![allow(dead_code, reason = "each test crate uses a part of it")]
 
 use std::io::{BufRead, BufReader, Read};
-use std::panic;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
 use std::time::Duration;
+use std::{env, panic, thread};
+
+use nix::libc;
+use nix::unistd::alarm;
 
 /// Runs `f` in a thread of its own and returns its result. Panics, naming `name`, when it takes
 /// longer than `limit`; a panic of `f` goes on here.
@@ -43,9 +46,38 @@ pub(crate) fn unique(name: &str) -> String {
     format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// Runs `case` in a process of its own, since interrupts, limits and forks belong to the process:
+/// in this test binary, started again for nothing but the test that calls this. Fails as it does.
+#[track_caller]
+pub(crate) fn alone(case: impl FnOnce()) {
+    if let Some(status) = ended_alone(case) {
+        assert!(status.success(), "{status}");
+    }
+}
+
+/// As [`alone`], and returns how the process ended, in whatever way; `None` within that process.
+/// It bounds its own time with an alarm.
+#[track_caller]
+pub(crate) fn ended_alone(case: impl FnOnce()) -> Option<ExitStatus> {
+    const ROLE: &str = "ZKIT_TEST_ALONE";
+    let test = thread::current().name().expect("libtest names its threads").to_owned();
+    if env::var(ROLE).is_ok_and(|role| role == test) {
+        alarm::set(30);
+        case();
+        return None;
+    }
+    let mut process = Command::new(env::current_exe().expect("the test binary"));
+    let process = process.args([&test, "--exact", "--nocapture"]).env(ROLE, &test);
+    let output = process.output().expect("a process of its own");
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+    print!("{}", String::from_utf8_lossy(&output.stderr));
+    assert_ne!(output.status.signal(), Some(libc::SIGALRM), "{test} hangs");
+    Some(output.status)
+}
+
 /// What a test that runs as a child process was told to do; `None` in the parent.
 pub(crate) fn child_role() -> Option<String> {
-    std::env::var("ZKIT_TEST_ROLE").ok()
+    env::var("ZKIT_TEST_ROLE").ok()
 }
 
 /// This test binary as a child process that runs the test `name` alone, as `role`. It is killed
@@ -56,7 +88,7 @@ pub(crate) fn child(name: &str, role: &str) -> Child {
 
 /// As [`child`], with changes to how it is started.
 pub(crate) fn child_with(name: &str, role: &str, change: impl FnOnce(&mut Command)) -> Child {
-    let mut command = Command::new(std::env::current_exe().expect("the test binary"));
+    let mut command = Command::new(env::current_exe().expect("the test binary"));
     command
         .args([name, "--exact", "--nocapture", "--test-threads=1"])
         .env("ZKIT_TEST_ROLE", role)
