@@ -5,6 +5,7 @@ mod common;
 use std::cell::{Cell, RefCell};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -20,7 +21,7 @@ use zkit::{
     ZPoller, ZSock,
 };
 
-use common::{unique, within};
+use common::{alone, unique, within};
 
 /// What takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -93,6 +94,17 @@ fn turns(zloop: &mut Loop<'_>, world: &mut World) {
 
 fn is_wait(error: &Error) -> bool {
     matches!(error, Error::Wait { .. })
+}
+
+/// Allows the process as many descriptors as a test of thousands of sockets may use. Returns how
+/// many those are.
+fn more_descriptors() -> u64 {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    let limit = soft.max(hard.min(20_000));
+    if limit > soft {
+        setrlimit(Resource::RLIMIT_NOFILE, limit, hard).unwrap();
+    }
+    limit
 }
 
 /// What this thread has used of a processor.
@@ -273,14 +285,217 @@ fn a_reader_that_registers_others_anew_at_every_call_starves_nobody_and_favours_
     });
 }
 
+/// How many messages a reader that always has some may get before somebody else has the turn: one
+/// round, or several if the descriptors are not asked after each.
+const ROUND: usize = 64;
+const ROUNDS: usize = 1_000;
+
+/// A socket whose reader always has more: whatever it gets it sends to itself again.
+fn flooded<'a>(zloop: &mut Loop<'a>, ctx: &ZContext, received: &'a Cell<usize>) {
+    let (push, pull) = pipeline(ctx);
+    for _ in 0..200 {
+        push.send("again").unwrap();
+    }
+    let again = move |_: &mut World, _: &mut Loop<'a>, msg| {
+        received.set(received.get() + 1);
+        Ok(push.send(msg)?)
+    };
+    zloop.reader(pull, again).unwrap();
+}
+
+#[test]
+fn a_reader_that_seldom_has_a_message_does_not_wait_for_two_that_always_have_some() {
+    bounded(|| {
+        let ctx = context();
+        let (push, pull) = pipeline(&ctx);
+        let (a, b) = (Cell::new(0), Cell::new(0));
+        let waits = RefCell::new(Vec::new());
+        let mut zloop = Loop::new().unwrap();
+        flooded(&mut zloop, &ctx, &a);
+        flooded(&mut zloop, &ctx, &b);
+        zloop
+            .reader(&pull, |_, _, msg| {
+                let sent: usize = text(&msg).parse().unwrap();
+                waits.borrow_mut().push(a.get() + b.get() - sent);
+                Ok(())
+            })
+            .unwrap();
+        let mut world = World::default();
+        for sent in 0..100 {
+            push.send((a.get() + b.get()).to_string()).unwrap();
+            while waits.borrow().len() == sent {
+                assert_eq!(zloop.turn(&mut world, Some(LIMIT)).unwrap(), None);
+            }
+            for _ in 0..10 {
+                zloop.turn(&mut world, NOW).unwrap();
+            }
+            let (a, b) = (a.get(), b.get());
+            assert!(a.min(b) * 2 >= a.max(b), "{a} and {b}");
+        }
+        let longest = *waits.borrow().iter().max().unwrap();
+        println!("at most {longest} messages of others first");
+        assert!(longest < ROUNDS, "{longest} messages of others first");
+    });
+}
+
+/// However often the loop stops in the middle of a round, by a stop or an error.
+#[test]
+fn readers_that_all_have_many_messages_are_served_alike_wherever_the_loop_is_stopped() {
+    const READERS: usize = 100;
+    const EACH: usize = 500;
+    for step in [1, 37, 64, 99, 100, 250, 7_777] {
+        bounded(move || {
+            let ctx = context();
+            let sockets: Vec<_> = (0..READERS).map(|_| pipeline(&ctx)).collect();
+            let total = Cell::new(0);
+            let mut zloop = ZLoop::<Vec<usize>>::new().unwrap();
+            for (index, (push, pull)) in sockets.iter().enumerate() {
+                for _ in 0..EACH {
+                    push.send("x").unwrap();
+                }
+                let total = &total;
+                zloop
+                    .reader(pull, move |served: &mut Vec<usize>, zloop, _| {
+                        served[index] += 1;
+                        total.set(total.get() + 1);
+                        match total.get() % (2 * step) {
+                            0 => return Err(Error::other("meant to fail")),
+                            at if at == step => zloop.stop(),
+                            _ => {}
+                        }
+                        Ok(())
+                    })
+                    .unwrap();
+            }
+            let mut served = vec![0; READERS];
+            while total.get() < READERS * EACH / 2 {
+                match zloop.run(&mut served) {
+                    Ok(exit) => assert_eq!(exit, Exit::Stopped),
+                    Err(error) => assert!(error.to_string().contains("meant"), "{error}"),
+                }
+                let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
+                // At one to none nobody has been passed over yet.
+                assert!(*most < 2 || 2 * least >= *most, "every {step}: {least} to {most}");
+            }
+        });
+    }
+}
+
+/// A timer and a task that come again at once have their turn after a round of messages at most.
+#[test]
+fn a_reader_that_always_has_messages_holds_up_neither_timers_nor_tasks() {
+    fn timer<'a>(zloop: &mut Loop<'a>, last: &'a Cell<usize>, now: &'a Cell<usize>) {
+        let handler = move |world: &mut World, zloop: &mut Loop<'a>| {
+            world.count += 1;
+            let waited = now.get() - last.replace(now.get());
+            assert!(waited <= ROUND, "{waited} messages before a timer");
+            timer(zloop, last, now);
+            Ok(())
+        };
+        zloop.timer(Duration::ZERO, Repeat::ONCE, handler).unwrap();
+    }
+    fn task(world: &mut World, zloop: &mut Loop<'_>) -> Result<()> {
+        world.log.push(String::new());
+        zloop.waker().post(task)
+    }
+    bounded(|| {
+        let ctx = context();
+        let (received, last) = (Cell::new(0), Cell::new(0));
+        let mut zloop = Loop::new().unwrap();
+        flooded(&mut zloop, &ctx, &received);
+        timer(&mut zloop, &last, &received);
+        zloop.waker().post(task).unwrap();
+        let mut world = World::default();
+        for turn in 1..=1_000 {
+            assert_eq!(zloop.turn(&mut world, Some(LIMIT)).unwrap(), None);
+            assert_eq!(world.log.len(), turn, "a task a turn");
+        }
+        let (timers, received) = (world.count, received.get());
+        println!("{timers} timers and {} tasks to {received} messages", world.log.len());
+        assert!(timers >= 999, "{timers} timers in 1,000 turns");
+        assert!(received >= 1_000, "{received} messages in 1,000 turns");
+    });
+}
+
+#[test]
+fn a_reader_that_always_has_messages_shares_with_a_descriptor_and_a_readable_socket() {
+    bounded(|| {
+        let ctx = context();
+        let (push, pull) = pipeline(&ctx);
+        push.send("left").unwrap();
+        let (mut near, far) = UnixStream::pair().unwrap();
+        near.write_all(b"left").unwrap();
+        fn called(calls: &Cell<usize>) -> Result<()> {
+            calls.set(calls.get() + 1);
+            Ok(())
+        }
+        let [received, descriptor, readable] = [Cell::new(0), Cell::new(0), Cell::new(0)];
+        let mut zloop = Loop::new().unwrap();
+        flooded(&mut zloop, &ctx, &received);
+        // Both leave what they are called for.
+        zloop.fd(&far, Events::READABLE, |_, _, _| called(&descriptor)).unwrap();
+        zloop.readable(&pull, |_, _, _| called(&readable)).unwrap();
+        let mut world = World::default();
+        for _ in 0..1_000 {
+            assert_eq!(zloop.turn(&mut world, Some(LIMIT)).unwrap(), None);
+        }
+        let calls = [received.get(), descriptor.get(), readable.get()];
+        println!("{calls:?} calls");
+        let (least, most) = (calls.iter().min().unwrap(), calls.iter().max().unwrap());
+        assert!(*least >= 990 && 2 * least >= *most, "{calls:?} in 1,000 turns");
+    });
+}
+
+/// They have had nothing to do when the messages begin, so the loop has to ask for them.
+#[test]
+fn what_becomes_ready_beside_a_reader_that_always_has_messages_is_not_overlooked() {
+    bounded(|| {
+        let ctx = context();
+        let (push, pull) = pipeline(&ctx);
+        let (mut near, far) = UnixStream::pair().unwrap();
+        let far = &far;
+        let received = Cell::new(0);
+        let mut zloop = Loop::new().unwrap();
+        flooded(&mut zloop, &ctx, &received);
+        zloop
+            .fd(far, Events::READABLE, |world: &mut World, _, _| {
+                let mut far = far;
+                far.read_exact(&mut [0])?;
+                world.count += 1;
+                Ok(())
+            })
+            .unwrap();
+        zloop
+            .readable(&pull, |world: &mut World, _, socket| {
+                socket.try_recv()?;
+                world.count += 1;
+                Ok(())
+            })
+            .unwrap();
+        let mut world = World::default();
+        turns(&mut zloop, &mut world);
+        let mut longest = 0;
+        for round in 0..200 {
+            if round % 2 == 0 {
+                near.write_all(b"x").unwrap();
+            } else {
+                push.send("x").unwrap();
+            }
+            let before = received.get();
+            while world.count == round {
+                assert_eq!(zloop.turn(&mut world, Some(LIMIT)).unwrap(), None);
+            }
+            longest = longest.max(received.get() - before);
+        }
+        println!("at most {longest} messages first");
+        assert!(longest < ROUNDS, "{longest} messages first");
+    });
+}
+
 #[test]
 fn thousands_of_sockets_in_one_loop_work() {
     within(Duration::from_secs(60), "thousands of sockets", || {
-        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-        let limit = soft.max(hard.min(20_000));
-        if limit > soft {
-            setrlimit(Resource::RLIMIT_NOFILE, limit, hard).unwrap();
-        }
+        let limit = more_descriptors();
         // A descriptor for each, and for their peers none: those that are idle have none. Other
         // tests of this process need some too.
         let sockets = usize::try_from(limit.saturating_sub(2_000) / 2).unwrap().min(5_000);
@@ -1193,6 +1408,76 @@ fn a_timer_that_panics_at_its_last_firing_is_over() {
     });
 }
 
+/// By an error or a panic the loop has come back: the stop that was asked for before is over.
+#[test]
+fn a_handler_that_stops_the_loop_and_then_fails_does_not_stop_the_next_run() {
+    fn fail(world: &mut World, zloop: &mut Loop<'_>, panics: bool) -> Result<()> {
+        world.count += 1;
+        match world.count {
+            1 => zloop.stop(),
+            3 => return stop(world, zloop),
+            _ => return Ok(()),
+        }
+        assert!(!panics, "meant to panic");
+        Err(Error::other("meant to fail"))
+    }
+    for panics in [false, true] {
+        for how in ["reader", "readable", "fd", "timer", "post"] {
+            bounded(move || {
+                let ctx = context();
+                let (push, pull) = pipeline(&ctx);
+                let (mut near, far) = UnixStream::pair().unwrap();
+                let far = &far;
+                let mut zloop = Loop::new().unwrap();
+                match how {
+                    "reader" => drop(zloop.reader(&pull, move |world: &mut World, zloop, _| {
+                        fail(world, zloop, panics)
+                    })),
+                    "readable" => {
+                        drop(zloop.readable(&pull, move |world: &mut World, zloop, socket| {
+                            socket.try_recv()?;
+                            fail(world, zloop, panics)
+                        }));
+                    }
+                    "fd" => {
+                        let handler = move |world: &mut World, zloop: &mut Loop<'_>, _| {
+                            let mut far = far;
+                            far.read_exact(&mut [0])?;
+                            fail(world, zloop, panics)
+                        };
+                        drop(zloop.fd(far, Events::READABLE, handler));
+                    }
+                    "timer" => {
+                        let handler = move |world: &mut World, zloop: &mut Loop<'_>| {
+                            fail(world, zloop, panics)
+                        };
+                        drop(zloop.timer(ms(1), Repeat::Forever, handler));
+                    }
+                    _ => {
+                        for _ in 0..3 {
+                            zloop
+                                .waker()
+                                .post(move |world, zloop| fail(world, zloop, panics))
+                                .unwrap();
+                        }
+                    }
+                }
+                for _ in 0..3 {
+                    push.send("x").unwrap();
+                }
+                near.write_all(b"xyz").unwrap();
+                let mut world = World::default();
+                let run = catch_unwind(AssertUnwindSafe(|| zloop.run(&mut world)));
+                assert_eq!(run.is_err(), panics, "{how}");
+                assert!(run.is_err() || run.is_ok_and(|result| result.is_err()), "{how}");
+                assert_eq!(world.count, 1, "{how}");
+                assert_eq!(zloop.run(&mut world).unwrap(), Exit::Stopped);
+                assert_eq!(world.count, 3, "{how}: the first stop held for this run too");
+            });
+        }
+    }
+}
+
 // Other threads.
 
 #[test]
@@ -1325,6 +1610,345 @@ fn a_loop_lives_inside_a_poller() {
         let mut poller = ZPoller::new();
         poller.add_fd("loop", &zloop, Events::READABLE).unwrap();
         assert_eq!(poller.wait(NOW).unwrap(), None);
+    });
+}
+
+/// How long a loop would sleep.
+#[test]
+fn timeout_is_none_without_timers_and_zero_when_there_is_something_to_do() {
+    bounded(|| {
+        let ctx = context();
+        let (push, pull) = pipeline(&ctx);
+        let mut zloop = Loop::new().unwrap();
+        let mut world = World::default();
+        assert_eq!(zloop.timeout(), None, "a loop without handlers");
+        let reader = zloop.reader(&pull, note).unwrap();
+        assert_eq!(zloop.timeout(), NOW, "a new reader may have messages");
+        turns(&mut zloop, &mut world);
+        assert_eq!(zloop.timeout(), None, "nothing to do");
+
+        // Any operation on the socket may have taken the news in.
+        push.send("1").unwrap();
+        assert!(pull.events().unwrap().is_readable());
+        assert_eq!(zloop.timeout(), NOW, "touched");
+        assert_eq!(zloop.timeout(), NOW, "still touched");
+        turns(&mut zloop, &mut world);
+        assert_eq!((zloop.timeout(), world.log.len()), (None, 1));
+
+        zloop.waker().post(count).unwrap();
+        assert_eq!(zloop.timeout(), NOW, "posted");
+        turns(&mut zloop, &mut world);
+        assert_eq!((zloop.timeout(), world.count), (None, 1));
+        // Of two tasks the first fails: the other is still to be called.
+        zloop.waker().post(|_, _| Err(Error::other("meant to fail"))).unwrap();
+        zloop.waker().post(count).unwrap();
+        zloop.turn(&mut world, NOW).unwrap_err();
+        assert_eq!(zloop.timeout(), NOW, "posted and left");
+        turns(&mut zloop, &mut world);
+        assert_eq!((zloop.timeout(), world.count), (None, 2));
+
+        for by_waker in [false, true] {
+            if by_waker {
+                zloop.waker().stop().unwrap();
+            } else {
+                zloop.stop();
+            }
+            assert_eq!(zloop.timeout(), NOW, "stopped");
+            assert_eq!(zloop.turn(&mut world, NOW).unwrap(), Some(Exit::Stopped));
+            assert_eq!(zloop.timeout(), None, "the stop has been told");
+        }
+
+        assert!(zloop.pause(reader));
+        push.send("2").unwrap();
+        turns(&mut zloop, &mut world);
+        assert_eq!(zloop.timeout(), None, "what is paused has nothing to do");
+        assert!(zloop.resume(reader));
+        assert_eq!(zloop.timeout(), NOW, "resumed");
+        turns(&mut zloop, &mut world);
+        assert_eq!((zloop.timeout(), world.log.len()), (None, 2));
+    });
+}
+
+/// Some handlers have more to do after every turn, and say so.
+#[test]
+fn timeout_is_zero_between_the_rounds_of_a_busy_reader() {
+    bounded(|| {
+        let ctx = context();
+        let (push, pull) = pipeline(&ctx);
+        let mut zloop = Loop::new().unwrap();
+        zloop.reader(&pull, note).unwrap();
+        for _ in 0..500 {
+            push.send("x").unwrap();
+        }
+        let mut world = World::default();
+        while zloop.timeout() == NOW {
+            assert_eq!(zloop.turn(&mut world, NOW).unwrap(), None);
+        }
+        assert_eq!((world.log.len(), zloop.timeout()), (500, None));
+    });
+}
+
+#[test]
+fn timeout_is_bounded_by_the_next_timer_whatever_becomes_of_it() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    const HOUR: Duration = Duration::from_secs(3_600);
+    #[track_caller]
+    fn is_about(zloop: &mut Loop<'_>, delay: Duration) {
+        let timeout = zloop.timeout().expect("there are timers");
+        assert!(timeout <= delay && timeout + LIMIT > delay, "{timeout:?}, not {delay:?}");
+    }
+    bounded(|| {
+        let mut zloop = Loop::new().unwrap();
+        let mut world = World::default();
+        let hour = zloop.timer(HOUR, Repeat::ONCE, count).unwrap();
+        is_about(&mut zloop, HOUR);
+        let minute = zloop.timer(MINUTE, Repeat::Forever, count).unwrap();
+        is_about(&mut zloop, MINUTE);
+        assert!(zloop.pause(minute));
+        is_about(&mut zloop, HOUR);
+        assert!(zloop.resume(minute));
+        is_about(&mut zloop, MINUTE);
+        assert!(zloop.cancel(minute));
+        is_about(&mut zloop, HOUR);
+        // A reset gives a timer all its time again: time has passed meanwhile.
+        let before = zloop.timeout().unwrap();
+        assert!(zloop.reset(hour));
+        assert!(zloop.timeout().unwrap() > before.saturating_sub(ms(1)));
+        let zero = zloop.timer(Duration::ZERO, Repeat::ONCE, count).unwrap();
+        assert_eq!(zloop.timeout(), NOW, "a timer is due");
+        assert!(zloop.cancel(zero));
+        is_about(&mut zloop, HOUR);
+        assert!(zloop.cancel(hour));
+        assert_eq!(zloop.timeout(), None);
+
+        // A turn fires what is due when that time is over, and not before.
+        zloop.timer(ms(20), Repeat::Times(2), count).unwrap();
+        while let Some(timeout) = zloop.timeout() {
+            let fired = world.count;
+            assert!(timeout <= ms(20));
+            let due = Instant::now() + timeout;
+            while Instant::now() < due {
+                thread::yield_now();
+            }
+            assert_eq!(zloop.turn(&mut world, NOW).unwrap(), None);
+            assert_eq!(world.count, fired + 1);
+        }
+        assert_eq!(world.count, 2);
+        zloop.timer(Duration::MAX, Repeat::ONCE, count).unwrap();
+        assert!(zloop.timeout().unwrap() > HOUR);
+    });
+}
+
+/// Another event loop: waits for the descriptor of this one so long.
+type Outer = Box<dyn FnMut(&Loop<'_>, Option<Duration>)>;
+
+/// Asks the system anew each time whether it is readable.
+fn by_poll() -> Outer {
+    Box::new(|zloop, timeout| {
+        let mut poller = ZPoller::new();
+        poller.add_fd("loop", zloop, Events::READABLE).unwrap();
+        poller.wait(timeout).unwrap();
+    })
+}
+
+/// Is told only when it becomes readable.
+fn by_mio() -> Outer {
+    let mut poll = mio::Poll::new().unwrap();
+    let mut events = mio::Events::with_capacity(8);
+    let mut registered = false;
+    Box::new(move |zloop, timeout| {
+        if !std::mem::replace(&mut registered, true) {
+            let fd = zloop.as_fd().as_raw_fd();
+            let mut source = mio::unix::SourceFd(&fd);
+            poll.registry().register(&mut source, mio::Token(0), Interest::READABLE).unwrap();
+        }
+        poll.poll(&mut events, timeout).unwrap();
+    })
+}
+
+/// What a loop is told to do when it lives in another.
+fn live_until(
+    zloop: &mut Loop<'_>,
+    world: &mut World,
+    outer: &mut Outer,
+    done: impl Fn(&World) -> bool,
+) {
+    loop {
+        loop {
+            assert_eq!(zloop.turn(world, NOW).unwrap(), None);
+            if zloop.timeout() != NOW {
+                break;
+            }
+        }
+        if done(world) {
+            return;
+        }
+        let timeout = zloop.timeout();
+        outer(zloop, timeout);
+    }
+}
+
+/// Without timers nothing but what the senders do ends a sleep: whatever is overlooked makes it
+/// last for ever.
+fn lives_in_another(mut outer: Outer, timers: bool) {
+    const MESSAGES: usize = 5_000;
+    let ctx = context();
+    let pull_tcp = ctx.socket(SocketType::Pull).unwrap();
+    let endpoint = pull_tcp.bind("tcp://127.0.0.1:*").unwrap();
+    let push_tcp = ctx.push(&endpoint).unwrap();
+    let (push, pull) = pipeline(&ctx);
+    let (readable_push, readable) = pipeline(&ctx);
+    let (echo_a, echo_b) = pairs(&ctx);
+    let mut zloop = Loop::new().unwrap();
+    zloop.reader(&pull_tcp, note).unwrap();
+    // It sends on a socket of this loop, which sends back.
+    zloop
+        .reader(&pull, |world: &mut World, zloop, msg| {
+            echo_a.send("echo")?;
+            note(world, zloop, msg)
+        })
+        .unwrap();
+    zloop.reader(&echo_b, |_, _, msg| Ok(echo_b.send(msg)?)).unwrap();
+    zloop.reader(&echo_a, note).unwrap();
+    zloop
+        .readable(&readable, |world, _, socket| {
+            world.log.push(socket.try_recv_str()?);
+            Ok(())
+        })
+        .unwrap();
+    let fires = if timers { 50 } else { 0 };
+    if timers {
+        zloop.timer(ms(1), Repeat::Times(fires), count).unwrap();
+    }
+    let waker = zloop.waker();
+    let senders = thread::spawn(move || {
+        for number in 0..MESSAGES {
+            push_tcp.send_timeout("tcp", LIMIT).unwrap();
+            push.send_timeout("inproc", LIMIT).unwrap();
+            readable_push.send_timeout("readable", LIMIT).unwrap();
+            waker.post(count).unwrap();
+            if number % 100 == 0 {
+                // Often the loop has nothing left to do then, and sleeps.
+                waker.wake().unwrap();
+                thread::yield_now();
+            }
+        }
+    });
+    let mut world = World::default();
+    live_until(&mut zloop, &mut world, &mut outer, |world| {
+        world.log.len() == 4 * MESSAGES && world.count == MESSAGES + fires as usize
+    });
+    senders.join().unwrap();
+    for what in ["tcp", "inproc", "readable", "echo"] {
+        assert_eq!(world.log.iter().filter(|text| *text == what).count(), MESSAGES, "{what}");
+    }
+}
+
+#[test]
+fn a_loop_inside_another_that_polls_loses_nothing() {
+    for timers in [false, true] {
+        bounded(move || lives_in_another(by_poll(), timers));
+    }
+}
+
+#[test]
+fn a_loop_inside_another_that_is_told_of_changes_only_loses_nothing() {
+    for timers in [false, true] {
+        bounded(move || lives_in_another(by_mio(), timers));
+    }
+}
+
+/// One at a time, each when the loop is as good as asleep.
+#[test]
+fn a_loop_inside_another_is_woken_for_every_single_message() {
+    for outer in [by_poll, by_mio] {
+        bounded(move || {
+            let ctx = context();
+            let (push, pull) = pipeline(&ctx);
+            let mut zloop = Loop::new().unwrap();
+            zloop.reader(&pull, note).unwrap();
+            let mut world = World::default();
+            let mut outer = outer();
+            for number in 1..=500 {
+                match number % 3 {
+                    0 => zloop.waker().post(count).unwrap(),
+                    // The news is taken in already: the descriptor will not tell.
+                    1 => {
+                        push.send("x").unwrap();
+                        assert!(pull.events().unwrap().is_readable());
+                    }
+                    _ => push.send("x").unwrap(),
+                }
+                live_until(&mut zloop, &mut world, &mut outer, |world| {
+                    world.log.len() + world.count == number
+                });
+            }
+        });
+    }
+}
+
+/// More sockets than a loop asks the system about at once.
+#[test]
+fn a_loop_inside_another_that_is_told_of_changes_only_serves_thousands_at_once() {
+    alone(|| {
+        for outer in [by_poll, by_mio] {
+            // Two descriptors each, and as many their peers.
+            let sockets = usize::try_from(more_descriptors() / 8).unwrap().min(1_500);
+            let ctx = ZContext::builder().max_sockets(4_000).signals(false).build().unwrap();
+            let pipelines: Vec<_> = (0..sockets).map(|_| pipeline(&ctx)).collect();
+            let mut zloop = Loop::new().unwrap();
+            for (_, pull) in &pipelines {
+                zloop.reader(pull, note).unwrap();
+            }
+            let mut world = World::default();
+            let mut outer = outer();
+            live_until(&mut zloop, &mut world, &mut outer, |_| true);
+            for round in 1..=3 {
+                for (push, _) in &pipelines {
+                    push.send("x").unwrap();
+                }
+                live_until(&mut zloop, &mut world, &mut outer, |world| {
+                    world.log.len() == round * sockets
+                });
+            }
+        }
+    });
+}
+
+/// More sources than a loop asks the system about at once.
+#[test]
+fn a_loop_inside_another_that_is_told_of_changes_only_serves_thousands_of_sources_at_once() {
+    alone(|| {
+        for outer in [by_poll, by_mio] {
+            let sources = usize::try_from(more_descriptors() / 4).unwrap().min(1_500);
+            let mut zloop = Loop::new().unwrap();
+            let mut peers: Vec<UnixStream> = Vec::new();
+            for _ in 0..sources {
+                let (near, far) = UnixStream::pair().unwrap();
+                far.set_nonblocking(true).unwrap();
+                peers.push(near);
+                let far = mio::net::UnixStream::from_std(far);
+                zloop
+                    .source(far, Interest::READABLE, |world: &mut World, _, far, _| {
+                        while far.read(&mut [0]).is_ok() {
+                            world.count += 1;
+                        }
+                        Ok(())
+                    })
+                    .unwrap();
+            }
+            let mut world = World::default();
+            let mut outer = outer();
+            live_until(&mut zloop, &mut world, &mut outer, |_| true);
+            for round in 1..=3 {
+                for near in &mut peers {
+                    near.write_all(b"x").unwrap();
+                }
+                live_until(&mut zloop, &mut world, &mut outer, |world| {
+                    world.count == round * sources
+                });
+            }
+        }
     });
 }
 
