@@ -1,9 +1,10 @@
 use std::cell::{Cell, RefCell};
+use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::clock;
@@ -11,8 +12,8 @@ use crate::context::ZContext;
 use crate::error::{Error, Result, SendError};
 use crate::msg::ZMsg;
 use crate::socket::ZSock;
-use crate::thread;
-use crate::zloop::{HandlerId, ZLoop};
+use crate::thread::{self, Thread};
+use crate::zloop::{HandlerId, Repeat, ZLoop};
 
 /// A thread that serves its owner in messages, is ready before it is used and ends when its owner
 /// says so (CZMQ's `zactor`).
@@ -74,24 +75,27 @@ use crate::zloop::{HandlerId, ZLoop};
 pub struct ZActor<T = ()> {
     pipe: ZSock,
     shared: Arc<Shared>,
+    /// How many messages were sent.
+    sent: Cell<u64>,
     /// Whether the end of the actor was received.
     over: Cell<bool>,
-    thread: Option<JoinHandle<Result<T>>>,
+    thread: Thread<T>,
 }
 
 /// What owner and actor know of each other besides their messages.
-#[derive(Default)]
 struct Shared {
     /// How the actor has ended.
     ended: OnceLock<String>,
+    /// How many messages the actor has received.
+    received: AtomicU64,
     /// Whether the owner waits for the end and does not receive any more.
     leaving: AtomicBool,
+    /// What the actor's last message, which wakes its owner, is known by.
+    end: u64,
 }
 
 /// The owner's last message.
 const TERM: &[u8] = b"$TERM";
-/// The actor's last message, if it was not asked to end.
-const END: &[u8] = b"$END";
 
 /// How often a send that has to wait looks whether the other side is still there.
 const LOOK: Duration = Duration::from_millis(20);
@@ -108,7 +112,12 @@ impl<T: Send + 'static> ZActor<T> {
     ) -> Result<ZActor<T>> {
         let (pipe, actors_end) = thread::pipe(ctx)?;
         actors_end.set_nonstop(true);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            ended: OnceLock::new(),
+            received: AtomicU64::new(0),
+            leaving: AtomicBool::new(false),
+            end: RandomState::new().build_hasher().finish(),
+        });
         let (say_ready, ready) = mpsc::channel();
         let actors_end = ActorPipe {
             socket: actors_end,
@@ -117,16 +126,17 @@ impl<T: Send + 'static> ZActor<T> {
             terminated: Cell::new(false),
         };
         let ctx = ctx.clone();
-        let thread = thread::start(move || {
+        let thread = Thread::start(move || {
             let result = thread::catch(|| body(&ctx, &actors_end));
             actors_end.end(&result);
             result
         })?;
-        let actor = ZActor { pipe, shared, over: Cell::new(false), thread: Some(thread) };
+        let sent = Cell::new(0);
+        let mut actor = ZActor { pipe, shared, sent, over: Cell::new(false), thread };
         match ready.recv() {
             Ok(()) => Ok(actor),
             // It failed without a word: nothing but the end of its thread drops the sender.
-            Err(_) => actor.join().and_then(|_| Err(Error::Ended { how: ENDED.into() })),
+            Err(_) => Err(actor.thread.join().err().unwrap_or_else(|| actor.shared.gone())),
         }
     }
 }
@@ -147,10 +157,12 @@ impl<T> ZActor<T> {
     /// As [`send`](ZActor::send), and [`Error::WouldBlock`].
     pub fn try_send(&self, msg: impl Into<ZMsg>) -> Result<(), SendError<ZMsg>> {
         let message = msg.into();
-        match self.shared.ended.get() {
-            Some(_) => Err(SendError { error: self.shared.gone(), message }),
-            None => self.pipe.try_send(message),
+        if !self.is_running() {
+            return Err(SendError { error: self.shared.gone(), message });
         }
+        self.pipe.try_send(message)?;
+        self.sent.set(self.sent.get() + 1);
+        Ok(())
     }
 
     /// Sends a message to the actor, waiting for room at most this long.
@@ -166,8 +178,10 @@ impl<T> ZActor<T> {
     }
 
     fn send_until(&self, msg: ZMsg, deadline: Option<Instant>) -> Result<(), SendError<ZMsg>> {
-        let gone = || self.shared.ended.get().map(|_| self.shared.gone());
-        send_unless(gone, &self.pipe, msg, deadline)
+        let gone = || (!self.is_running()).then(|| self.shared.gone());
+        send_unless(gone, &self.pipe, msg, deadline)?;
+        self.sent.set(self.sent.get() + 1);
+        Ok(())
     }
 
     /// Receives a message from the actor. Waits until there is one.
@@ -202,7 +216,7 @@ impl<T> ZActor<T> {
     }
 
     fn received(&self, msg: ZMsg) -> Result<ZMsg> {
-        if self.shared.ended.get().is_some() && is_just(&msg, END) {
+        if !self.is_running() && msg == self.shared.end_message() {
             self.over.set(true);
             return Err(self.shared.gone());
         }
@@ -239,6 +253,12 @@ impl<T> ZActor<T> {
         zloop: &mut ZLoop<'a, D>,
         mut handler: impl FnMut(&mut D, &mut ZLoop<'a, D>, Result<ZMsg>) -> Result<()> + 'a,
     ) -> Result<HandlerId> {
+        if self.over.get() {
+            let tell = move |data: &mut D, zloop: &mut ZLoop<'a, D>| {
+                handler(data, zloop, Err(self.shared.gone()))
+            };
+            return zloop.timer(Duration::ZERO, Repeat::ONCE, tell);
+        }
         zloop.reader(&self.pipe, move |data, zloop, msg| handler(data, zloop, self.received(msg)))
     }
 
@@ -263,39 +283,45 @@ impl<T> ZActor<T> {
         self.join_thread()
     }
 
-    /// Waits until the actor has ended by itself, and returns what it returned.
+    /// Waits until the actor has ended by itself, and returns what it returned. What it sends
+    /// meanwhile is dropped.
     ///
     /// # Errors
-    /// As [`stop`](ZActor::stop).
+    /// As [`stop`](ZActor::stop), and [`Error::Interrupted`], with which the actor is stopped.
     pub fn join(mut self) -> Result<T> {
-        self.shared.leaving.store(true, Ordering::Release);
-        self.join_thread()
+        loop {
+            match self.recv() {
+                Ok(msg) => log::debug!("waiting for the end of an actor, dropped {msg:?}"),
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                // It has ended, or will, since the context has.
+                Err(_) => return self.join_thread(),
+            }
+        }
     }
 
     fn terminate(&self) {
         self.shared.leaving.store(true, Ordering::Release);
         self.pipe.set_nonstop(true);
+        let gone = || (!self.is_running()).then(|| self.shared.gone());
         // It fails when the actor is gone, or the context, which ends the actor too.
-        let _ = self.send_until(TERM.into(), None);
+        let _ = send_unless(gone, &self.pipe, TERM.into(), None);
     }
 
     fn join_thread(&mut self) -> Result<T> {
-        match self.thread.take() {
-            // In the child of a fork the thread is the parent's.
-            Some(thread) if self.pipe.is_of_this_process() => thread::join(thread),
-            _ => Err(Error::Forked),
+        let result = self.thread.join();
+        let unread = self.sent.get().saturating_sub(self.shared.received.load(Ordering::Acquire));
+        if unread > 0 {
+            log::warn!("an actor ended with {unread} message(s) of its owner unread");
         }
+        result
     }
 }
 
 impl<T> Drop for ZActor<T> {
     fn drop(&mut self) {
-        if self.thread.is_some() {
+        if self.thread.is_joinable() {
             self.terminate();
-            match self.join_thread() {
-                Err(Error::Forked) => {}
-                result => thread::log_failure(&result),
-            }
+            thread::log_failure(&self.join_thread());
         }
     }
 }
@@ -356,9 +382,15 @@ impl ActorPipe {
         if self.terminated.get() {
             return Ok(None);
         }
-        let msg = recv(&self.socket)?;
-        self.terminated.set(is_just(&msg, TERM));
-        Ok((!self.terminated.get()).then_some(msg))
+        recv(&self.socket).map(|msg| self.received(msg))
+    }
+
+    /// The message, or none if it was the owner's last.
+    fn received(&self, msg: ZMsg) -> Option<ZMsg> {
+        let received = &self.shared.received;
+        received.store(received.load(Ordering::Relaxed) + 1, Ordering::Release);
+        self.terminated.set(msg.len() == 1 && msg.first().is_some_and(|frame| *frame == TERM));
+        (!self.terminated.get()).then_some(msg)
     }
 
     /// Has a loop of the actor call `handler` with each message of the owner, and stop when the owner
@@ -394,14 +426,16 @@ impl ActorPipe {
         zloop: &mut ZLoop<'a, D>,
         mut handler: impl FnMut(&mut D, &mut ZLoop<'a, D>, ZMsg) -> Result<()> + 'a,
     ) -> Result<HandlerId> {
-        let id = zloop.reader(&self.socket, move |data, zloop, msg| {
-            if is_just(&msg, TERM) {
-                self.terminated.set(true);
+        let id = zloop.reader(&self.socket, move |data, zloop, msg| match self.received(msg) {
+            Some(msg) => handler(data, zloop, msg),
+            None => {
                 zloop.stop();
-                return Ok(());
+                Ok(())
             }
-            handler(data, zloop, msg)
         })?;
+        if self.terminated.get() {
+            zloop.stop();
+        }
         zloop.set_nonstop(true);
         self.ready();
         Ok(id)
@@ -414,7 +448,12 @@ impl ActorPipe {
     /// will not receive any more; [`Error::Terminated`]. The message comes back with it.
     pub fn send(&self, msg: impl Into<ZMsg>) -> Result<(), SendError<ZMsg>> {
         let left = || self.shared.leaving.load(Ordering::Acquire).then(owner_left);
-        send_unless(left, &self.socket, msg.into(), None)
+        match self.socket.try_send(msg) {
+            Err(SendError { error: Error::WouldBlock, message }) => {
+                send_unless(left, &self.socket, message, None)
+            }
+            sent => sent,
+        }
     }
 
     /// Sends a message to the owner if the pipe has room.
@@ -441,18 +480,8 @@ impl ActorPipe {
         if result.is_ok() {
             self.ready();
         }
-        self.count_unread();
-        // It wakes whoever waits. An owner that waits for this thread needs no waking.
-        let _ = self.send(END);
-    }
-
-    /// What the owner sent and the actor did not receive is lost.
-    fn count_unread(&self) {
-        let unread = std::iter::from_fn(|| self.socket.try_recv().ok());
-        let unread = unread.filter(|msg| !is_just(msg, TERM)).count();
-        if unread > 0 {
-            log::warn!("an actor ended with {unread} message(s) of its owner unread");
-        }
+        // An owner that waits for this thread needs no waking.
+        let _ = self.send(self.shared.end_message());
     }
 }
 
@@ -466,6 +495,10 @@ impl Shared {
     fn gone(&self) -> Error {
         Error::Ended { how: self.ended.get().cloned().unwrap_or_default() }
     }
+
+    fn end_message(&self) -> ZMsg {
+        ("$END", self.end).into()
+    }
 }
 
 /// How an actor ended that did not fail.
@@ -473,10 +506,6 @@ pub(crate) const ENDED: &str = "it has ended";
 
 fn owner_left() -> Error {
     Error::Ended { how: "the owner of the actor waits for its end".into() }
-}
-
-fn is_just(msg: &ZMsg, content: &[u8]) -> bool {
-    msg.len() == 1 && msg.first().is_some_and(|frame| *frame == content)
 }
 
 /// Sends, waiting for room as long as `gone` does not say that nobody will make any.

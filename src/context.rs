@@ -139,7 +139,10 @@ impl ZContext {
     pub(crate) fn release(&self, endpoint: &str) {
         let mut released = lock(&self.inner.released);
         let now = Instant::now();
-        released.retain(|_, at| now - *at < RELEASE_TIME);
+        // All are looked at when they might have doubled, which costs little for each.
+        if released.len() == released.capacity() {
+            released.retain(|_, at| now - *at < RELEASE_TIME);
+        }
         released.insert(endpoint.to_owned(), now);
     }
 

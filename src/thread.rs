@@ -34,6 +34,7 @@
 //! * Actors are the exception. They go on through Ctrl-C until their owner ends them, so that they
 //!   end in the order in which their owner drops them, which for variables is the reverse of
 //!   that in which it made them: whoever logs for the others is made first and is the last to go.
+//!   (It receives from them fairly and so not always in their order.)
 //! * The process ends when `main` returns, whatever other threads are at: `join` those whose work
 //!   matters.
 
@@ -42,11 +43,12 @@ use std::fmt;
 use std::ops::Deref;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 
 use crate::context::ZContext;
 use crate::error::{Error, Result};
+use crate::ffi::Generation;
 use crate::socket::ZSock;
 
 /// Runs `body` in a thread of its own, detached: nobody waits for it (`zthread_new`). If it fails or
@@ -84,16 +86,17 @@ pub fn fork<T: Send + 'static>(
 ) -> Result<ZThread<T>> {
     let (pipe, other_end) = pipe(ctx)?;
     let ctx = ctx.clone();
-    let awaited = Arc::new(());
-    let awaits = Arc::downgrade(&awaited);
-    let handle = start(move || {
+    let left = Arc::new(AtomicBool::new(false));
+    let thread_left = Arc::clone(&left);
+    let thread = Thread::start(move || {
         let result = catch(|| body(&ctx, other_end));
-        if awaits.upgrade().is_none() {
+        // Its handle was dropped: nobody else will look at the result.
+        if thread_left.swap(true, Ordering::AcqRel) {
             log_failure(&result);
         }
         result
     })?;
-    Ok(ZThread { pipe, handle, _awaited: awaited })
+    Ok(ZThread { pipe, thread, left })
 }
 
 /// A thread that was started by [`fork`], and the caller's end of its pipe, which it derefs to.
@@ -101,18 +104,19 @@ pub fn fork<T: Send + 'static>(
 /// Dropping it closes the pipe and lets the thread go on, detached: if it fails, that is logged.
 pub struct ZThread<T> {
     pipe: ZSock,
-    handle: JoinHandle<Result<T>>,
-    /// Tells the thread whether somebody will look at its result.
-    _awaited: Arc<()>,
+    thread: Thread<T>,
+    /// Whether one of the two, the thread and its handle, is gone already.
+    left: Arc<AtomicBool>,
 }
 
 impl<T> ZThread<T> {
-    /// Waits until the thread has ended, and returns what it returned.
+    /// Waits until the thread has ended, and returns what it returned. The pipe stays open until
+    /// then: a thread that receives from it has to be told that there will be no more.
     ///
     /// # Errors
-    /// What the thread returned; [`Error::Panicked`].
-    pub fn join(self) -> Result<T> {
-        join(self.handle)
+    /// What the thread returned; [`Error::Panicked`]; [`Error::Forked`].
+    pub fn join(mut self) -> Result<T> {
+        self.thread.join()
     }
 }
 
@@ -124,9 +128,54 @@ impl<T> Deref for ZThread<T> {
     }
 }
 
+impl<T> Drop for ZThread<T> {
+    fn drop(&mut self) {
+        if self.thread.is_joinable() && self.left.swap(true, Ordering::AcqRel) {
+            log_failure(&self.thread.join());
+        }
+    }
+}
+
 impl<T> fmt::Debug for ZThread<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ZThread").field("pipe", &self.pipe).finish_non_exhaustive()
+    }
+}
+
+/// A thread to join once.
+pub(crate) struct Thread<T> {
+    handle: Option<JoinHandle<Result<T>>>,
+    generation: Generation,
+}
+
+impl<T: Send + 'static> Thread<T> {
+    pub(crate) fn start(body: impl FnOnce() -> Result<T> + Send + 'static) -> Result<Thread<T>> {
+        let generation = Generation::current();
+        Ok(Thread { handle: Some(start(body)?), generation })
+    }
+}
+
+impl<T> Thread<T> {
+    /// Whether it was not joined yet and is this process's.
+    pub(crate) fn is_joinable(&self) -> bool {
+        self.handle.is_some() && self.generation.check().is_ok()
+    }
+
+    pub(crate) fn join(&mut self) -> Result<T> {
+        if !self.is_joinable() {
+            return Err(Error::Forked);
+        }
+        let handle = self.handle.take().ok_or(Error::Forked)?;
+        handle.join().unwrap_or_else(|payload| Err(Error::Panicked { message: text(&*payload) }))
+    }
+}
+
+impl<T> Drop for Thread<T> {
+    fn drop(&mut self) {
+        // In the child of a fork its number may be that of another thread, which it would detach.
+        if self.generation.check().is_err() {
+            std::mem::forget(self.handle.take());
+        }
     }
 }
 
@@ -141,9 +190,7 @@ pub(crate) fn pipe(ctx: &ZContext) -> Result<(ZSock, ZSock)> {
     Ok((one, other))
 }
 
-pub(crate) fn start<T: Send + 'static>(
-    body: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>> {
+fn start<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
     let failed = |source| Error::Io { what: "cannot start a thread".into(), source };
     Builder::new().name("zkit".into()).spawn(body).map_err(failed)
 }
@@ -152,10 +199,6 @@ pub(crate) fn start<T: Send + 'static>(
 pub(crate) fn catch<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     let panicked = |payload: Box<dyn Any + Send>| Err(Error::Panicked { message: text(&*payload) });
     panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(panicked)
-}
-
-pub(crate) fn join<T>(handle: JoinHandle<Result<T>>) -> Result<T> {
-    handle.join().unwrap_or_else(|payload| Err(Error::Panicked { message: text(&*payload) }))
 }
 
 pub(crate) fn log_failure<T>(result: &Result<T>) {
