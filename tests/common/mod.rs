@@ -6,13 +6,14 @@
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
-use std::{env, panic, thread};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+use std::{env, fs, panic, thread};
 
 use nix::libc;
-use nix::unistd::alarm;
+use nix::unistd::{alarm, gettid};
 
 /// Runs `f` in a thread of its own and returns its result. Panics, naming `name`, when it takes
 /// longer than `limit`; a panic of `f` goes on here.
@@ -159,4 +160,55 @@ impl Drop for Child {
 /// In a child: waits until the parent lets it go on, by [`Child::end`].
 pub(crate) fn wait_for_parent() {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
+
+/// More than it takes a thread to go to sleep on a busy machine.
+const DROWSY: Duration = Duration::from_secs(10);
+
+/// Starts a thread that makes `call`, and returns once it sleeps there.
+#[track_caller]
+pub(crate) fn blocked<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+    let (at_work, started) = mpsc::channel();
+    let (done, returned) = mpsc::channel();
+    thread::spawn(move || {
+        at_work.send(gettid()).expect("the test waits for it");
+        let _ = done.send(call());
+    });
+    let thread = started.recv_timeout(DROWSY).expect("a thread");
+    let stat = format!("/proc/self/task/{thread}/stat");
+    let give_up = Instant::now() + DROWSY;
+    // "pid (name) S ...": sleeping.
+    while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") S ")) {
+        assert!(Instant::now() < give_up, "it does not block");
+        thread::yield_now();
+    }
+    returned
+}
+
+/// What zkit has logged since [`record`].
+static RECORDS: Records = Records(Mutex::new(Vec::new()));
+
+struct Records(Mutex<Vec<(log::Level, String)>>);
+
+impl log::Log for Records {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        self.0.lock().expect("no panic here").push((record.level(), record.args().to_string()));
+    }
+
+    fn flush(&self) {}
+}
+
+/// Has warnings and errors kept from now on. The log is the process's: see [`alone`].
+pub(crate) fn record() {
+    let _ = log::set_logger(&RECORDS);
+    log::set_max_level(log::LevelFilter::Warn);
+}
+
+/// What was logged since the last call.
+pub(crate) fn records() -> Vec<(log::Level, String)> {
+    std::mem::take(&mut *RECORDS.0.lock().expect("no panic here"))
 }
