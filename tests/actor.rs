@@ -604,9 +604,8 @@ fn a_send_with_a_limit_times_out_on_a_full_pipe_and_gives_the_message_back() {
 #[test]
 fn an_actor_that_waits_for_room_ends_when_its_owner_does_not_receive_any_more() {
     bounded(|| {
-        let ends: [fn(ZActor<u32>) -> Option<u32>; 3] = [
+        let ends: [fn(ZActor<u32>) -> Option<u32>; 2] = [
             |actor| Some(actor.stop().unwrap()),
-            |actor| Some(actor.join().unwrap()),
             |actor| {
                 drop(actor);
                 None
@@ -634,6 +633,18 @@ fn an_actor_that_waits_for_room_ends_when_its_owner_does_not_receive_any_more() 
             assert!(actor.is_running());
             assert!(end(actor).is_none_or(|sent| sent == ROOM));
         }
+    });
+}
+
+#[test]
+fn an_actor_that_waits_for_room_goes_on_when_its_owner_waits_for_its_end() {
+    bounded(|| {
+        let actor = ZActor::spawn(&context(), |_, pipe| {
+            pipe.ready();
+            (0..3 * ROOM).try_for_each(|number| pipe.send(number))?;
+            Ok("all sent")
+        });
+        assert_eq!(actor.unwrap().join().unwrap(), "all sent");
     });
 }
 
@@ -1494,5 +1505,129 @@ fn the_failure_of_an_actor_that_is_dropped_is_logged() {
         ctx.shutdown().unwrap();
         drop(actor);
         assert_eq!(records(), []);
+    });
+}
+
+/// An actor that does not start `body` before its gate is opened.
+fn gated<T: Send + 'static>(
+    body: impl FnOnce(&ZContext, &ActorPipe) -> Result<T> + Send + 'static,
+) -> (ZActor<T>, mpsc::Sender<()>) {
+    let (open, gate) = mpsc::channel();
+    let actor = ZActor::spawn(&context(), move |ctx, pipe| {
+        pipe.ready();
+        gate.recv().unwrap();
+        body(ctx, pipe)
+    });
+    (actor.unwrap(), open)
+}
+
+#[test]
+fn an_actor_may_answer_what_is_left_while_its_owner_waits_for_its_end() {
+    bounded(|| {
+        let (actor, open) = gated(echo);
+        actor.send("request").unwrap();
+        let stopping = blocked(|| actor.stop());
+        open.send(()).unwrap();
+        stopping.recv().unwrap().unwrap();
+
+        let (actor, open) = gated(|_, pipe| Ok(pipe.send("result")?));
+        let joining = blocked(|| actor.join());
+        open.send(()).unwrap();
+        joining.recv().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_dropped_actor_that_answers_what_is_left_has_not_failed() {
+    alone(|| {
+        record();
+        let (actor, open) = gated(echo);
+        actor.send("request").unwrap();
+        let dropped = blocked(|| drop(actor));
+        open.send(()).unwrap();
+        dropped.recv().unwrap();
+        assert_eq!(records(), []);
+    });
+}
+
+#[test]
+fn a_send_that_waits_for_room_is_told_that_the_actor_died() {
+    bounded(|| {
+        let (actor, open) = gated(|_, _| Ok(()));
+        while actor.try_send("full").is_ok() {}
+        let sending = blocked(move || (actor.send("lost"), actor));
+        open.send(()).unwrap();
+        let (sent, _actor) = sending.recv().unwrap();
+        let SendError { error, message } = sent.unwrap_err();
+        assert!(matches!(error, Error::Ended { .. }), "{error}");
+        assert_eq!(message, "lost".into());
+    });
+}
+
+#[test]
+fn an_end_that_was_received_is_told_to_readers_that_come_later() {
+    bounded(|| {
+        let actor = ZActor::spawn(&context(), |_, _| Ok(())).unwrap();
+        actor.recv().unwrap_err();
+        let mut zloop = ZLoop::new().unwrap();
+        let told = |gone: &mut Option<Error>, zloop: &mut ZLoop<'_, _>, msg: Result<ZMsg>| {
+            *gone = msg.err();
+            zloop.stop();
+            Ok(())
+        };
+        actor.reader(&mut zloop, told).unwrap();
+        let mut gone = None;
+        assert_eq!(zloop.run(&mut gone).unwrap(), Exit::Stopped);
+        assert!(matches!(gone, Some(Error::Ended { .. })));
+
+        let actor = ZActor::spawn(&context(), |ctx, pipe| {
+            idle(ctx, pipe)?;
+            let mut zloop = ZLoop::new()?;
+            pipe.reader(&mut zloop, |(), _, _| Ok(()))?;
+            zloop.run(&mut ())
+        });
+        assert_eq!(actor.unwrap().stop().unwrap(), Exit::Stopped);
+    });
+}
+
+#[test]
+fn no_message_of_an_actor_is_taken_for_its_end() {
+    bounded(|| {
+        let actor = ZActor::spawn(&context(), |_, pipe| {
+            pipe.send("$END")?;
+            pipe.send(("$END", 0_u64))?;
+            Ok(pipe.send("real")?)
+        });
+        let actor = actor.unwrap();
+        until("its end", || !actor.is_running());
+        assert_eq!(actor.recv().unwrap(), "$END".into());
+        assert_eq!(actor.recv().unwrap(), ("$END", 0_u64).into());
+        assert_eq!(actor.recv().unwrap(), "real".into());
+        assert!(matches!(actor.recv(), Err(Error::Ended { .. })));
+    });
+}
+
+#[test]
+fn waiting_for_an_idle_actor_ends_on_an_interrupt() {
+    alone(|| {
+        let ctx = ZContext::new().unwrap();
+        let actor = ZActor::spawn(&ctx, idle).unwrap();
+        let joining = blocked(move || actor.join());
+        interrupt::raise().unwrap();
+        let joined = joining.recv_timeout(LIMIT).expect("it ends");
+        assert!(joined.unwrap_err().is_interrupted());
+    });
+}
+
+#[test]
+fn dropping_a_parents_actor_in_the_child_of_a_fork_leaves_the_childs_own_alone() {
+    alone(|| {
+        let ctx = ZContext::new().unwrap();
+        let old = ZActor::spawn(&ctx, echo).unwrap();
+        in_a_fork((ctx, old), |(_ctx, old)| {
+            let one = ZActor::spawn(&ZContext::new().unwrap(), echo).unwrap();
+            drop(old);
+            one.stop().unwrap();
+        });
     });
 }

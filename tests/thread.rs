@@ -504,3 +504,37 @@ fn a_context_from_before_a_fork_starts_no_threads_of_use() {
         drop(ctx);
     });
 }
+
+#[test]
+fn the_child_of_a_fork_cannot_join_its_parents_threads() {
+    alone(|| {
+        let ctx = ZContext::new().unwrap();
+        let receive = |_: &ZContext, pipe: ZSock| pipe.recv().map(drop);
+        let old = thread::fork(&ctx, receive).unwrap();
+        let other = thread::fork(&ctx, receive).unwrap();
+        in_a_fork((ctx, old, other), |(_ctx, old, other)| {
+            assert_forked(old.join());
+            // Nor does dropping one touch what the child has itself.
+            let one = thread::fork(&ZContext::new().unwrap(), receive).unwrap();
+            drop(other);
+            one.send("over").unwrap();
+            one.join().unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_forked_threads_failure_is_logged_though_its_handle_goes_last() {
+    alone(|| {
+        record();
+        let (over, ended) = mpsc::channel::<()>();
+        let failed = thread::fork::<()>(&context(), move |_, _| {
+            let _over = over;
+            Err(Error::other("a failure"))
+        });
+        let failed = failed.unwrap();
+        ended.recv().unwrap_err();
+        drop(failed);
+        assert_eq!(logged(1), [error("a thread ended: a failure")]);
+    });
+}
