@@ -156,10 +156,28 @@
 //!
 //! [`interrupt`] has the rules.
 //!
-//! # Threads
+//! # Threads and actors
 //!
-//! A [`ZContext`] is shared or cloned into threads. A [`ZSock`] may move into one but is never used
-//! by two. Threads talk through sockets: `inproc` PAIRs between two, PUSH and PULL along a chain.
+//! Threads talk in messages. A [`ZActor`] is a thread that is ready before it is used and ends when its
+//! owner says so; [`thread`] has simpler ones, and says what may cross a thread, who ends whom and
+//! in which order. A [`ZProxy`] and a [`ZMonitor`] are actors for two common jobs.
+//!
+//! ```
+//! use zkit::{ZActor, ZContext};
+//!
+//! let ctx = ZContext::new()?;
+//! let log = ZActor::spawn(&ctx, |_, pipe| {
+//!     let mut lines = 0;
+//!     while let Some(mut line) = pipe.recv()? {
+//!         println!("{}", line.pop_str()?);
+//!         lines += 1;
+//!     }
+//!     Ok(lines)
+//! })?;
+//! log.send("made first, so the last to go")?;
+//! assert_eq!(log.stop()?, 1);
+//! # Ok::<(), zkit::Error>(())
+//! ```
 //!
 //! # Endings
 //!
