@@ -3,6 +3,8 @@
 //      cc -O2 -o czmq czmq.c -lczmq -lzmq -lpthread
 //      ./czmq                  prints the versions and the names of its workloads
 //      ./czmq NAME COUNT       prints the nanoseconds of one operation
+//      ./czmq --proxy FRONTEND BACKEND
+//                              is a proxy between these endpoints
 
 #include <czmq.h>
 #include <pthread.h>
@@ -570,6 +572,96 @@ static double broker_cpu (count_t count)
     return time;
 }
 
+//  An actor's life, and a question to it and its answer.
+
+static void idle_actor (zsock_t *pipe, void *args)
+{
+    zsock_signal (pipe, 0);
+    bool terminated = false;
+    while (!terminated) {
+        zmsg_t *msg = zmsg_recv (pipe);
+        check (msg != NULL, "zmsg_recv");
+        terminated = zframe_streq (zmsg_first (msg), "$TERM");
+        zmsg_destroy (&msg);
+    }
+}
+
+static void spawn_and_stop (count_t count)
+{
+    for (count_t i = 0; i < count; i++) {
+        zactor_t *actor = zactor_new (idle_actor, NULL);
+        check (actor != NULL, "zactor_new");
+        zactor_destroy (&actor);
+    }
+}
+
+static double actor_spawn_stop (count_t count)
+{
+    spawn_and_stop (WARM_UP);
+    double start = now_ns ();
+    spawn_and_stop (count);
+    return now_ns () - start;
+}
+
+static void echo_actor (zsock_t *pipe, void *args)
+{
+    zsock_signal (pipe, 0);
+    while (true) {
+        zmsg_t *msg = zmsg_recv (pipe);
+        check (msg != NULL, "zmsg_recv");
+        if (zframe_streq (zmsg_first (msg), "$TERM")) {
+            zmsg_destroy (&msg);
+            return;
+        }
+        check (zmsg_send (&msg, pipe) == 0, "zmsg_send");
+    }
+}
+
+static void ask_actor (zactor_t *actor, count_t count)
+{
+    for (count_t i = 0; i < count; i++) {
+        zmsg_t *msg = zmsg_new ();
+        zmsg_addstr (msg, "HELLO");
+        check (zmsg_send (&msg, actor) == 0, "zmsg_send");
+        msg = zmsg_recv (actor);
+        check (msg && zmsg_content_size (msg) == 5, "zmsg_recv");
+        zmsg_destroy (&msg);
+    }
+}
+
+static double actor_roundtrip (count_t count)
+{
+    zactor_t *actor = zactor_new (echo_actor, NULL);
+    check (actor != NULL, "zactor_new");
+    ask_actor (actor, WARM_UP);
+    double start = now_ns ();
+    ask_actor (actor, count);
+    double time = now_ns () - start;
+    zactor_destroy (&actor);
+    return time;
+}
+
+//  The proxy alone: zkit's program has its clients and workers, kills it and takes the time.
+
+static double proxy_is_elsewhere (count_t count)
+{
+    fprintf (stderr, "czmq: peers --run CZMQ-PROGRAM proxy COUNT has the other sides of it\n");
+    exit (2);
+}
+
+static int proxy_main (const char *frontend, const char *backend)
+{
+    zactor_t *proxy = zactor_new (zproxy, NULL);
+    check (proxy != NULL, "zactor_new");
+    zstr_sendx (proxy, "FRONTEND", "ROUTER", frontend, NULL);
+    check (zsock_wait (proxy) == 0, "FRONTEND");
+    zstr_sendx (proxy, "BACKEND", "DEALER", backend, NULL);
+    check (zsock_wait (proxy) == 0, "BACKEND");
+    getchar (); // it ends with whoever could write
+    zactor_destroy (&proxy);
+    return 0;
+}
+
 static const struct {
     const char *name;
     double (*run) (count_t count);
@@ -602,6 +694,10 @@ static const struct {
     { "timer-insert-cancel", insert_cancel, CLOCK_PROCESS_CPUTIME_ID },
     { "timer-reset", reset_ticket, CLOCK_PROCESS_CPUTIME_ID },
     { "broker-cpu", broker_cpu, CLOCK_THREAD_CPUTIME_ID },
+    { "actor-spawn-stop", actor_spawn_stop, CLOCK_PROCESS_CPUTIME_ID },
+    { "actor-roundtrip", actor_roundtrip, CLOCK_PROCESS_CPUTIME_ID },
+    { "proxy", proxy_is_elsewhere },
+    { "proxy-cpu", proxy_is_elsewhere },
 };
 
 int main (int argc, char **argv)
@@ -616,6 +712,8 @@ int main (int argc, char **argv)
             puts (WORKLOADS [i].name);
         return 0;
     }
+    if (argc == 4 && streq (argv [1], "--proxy"))
+        return proxy_main (argv [2], argv [3]);
     count_t count = argc == 3 ? strtoull (argv [2], NULL, 10) : 0;
     for (size_t i = 0; count > 0 && i < workloads; i++) {
         if (streq (argv [1], WORKLOADS [i].name)) {

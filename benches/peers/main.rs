@@ -1,18 +1,21 @@
 //! zkit beside raw `zmq` and CZMQ: each workload in interleaved rounds, each run a process of its
 //! own. `run.sh` builds the peers and starts this; `../README.md` says how to read what it prints.
 
+mod actors;
 mod broker;
 mod frames;
 mod loops;
 mod messages;
+mod proxy;
 mod roundtrip;
 mod workload;
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use workload::{Pinned, Run, Workload};
+use workload::{Pinned, Workload};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -25,6 +28,8 @@ fn all() -> impl Iterator<Item = &'static Workload> {
         frames::WORKLOADS,
         loops::WORKLOADS,
         broker::WORKLOADS,
+        actors::WORKLOADS,
+        proxy::WORKLOADS,
     ];
     tables.into_iter().flatten()
 }
@@ -33,6 +38,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let done = match args.first().map(String::as_str) {
         Some("--run") => run_one(&args[1..]),
+        Some("--proxy") => proxy::run(&args[1..]),
         _ => Plan::from(args).and_then(|plan| compare(&plan)),
     };
     if let Err(error) = done {
@@ -47,13 +53,13 @@ fn run_one(args: &[String]) -> Result<()> {
     let [peer, name, count] = args else { return Err(USAGE.into()) };
     let mut runnable = all().chain(loops::CHECKS);
     let workload = runnable.find(|one| one.name == name).ok_or("no such workload")?;
-    let run: Run = match peer.as_str() {
-        "zkit" => workload.zkit,
-        "raw" => workload.raw.ok_or("raw zmq does not have this workload")?,
+    let count: u64 = count.parse()?;
+    let time = match peer.as_str() {
+        "zkit" => (workload.zkit)(count),
+        "raw" => workload.raw.ok_or("raw zmq does not have this workload")?(count),
+        program if workload.is_one_of(proxy::WORKLOADS) => proxy::czmq(Path::new(program), count),
         _ => return Err(USAGE.into()),
     };
-    let count: u64 = count.parse()?;
-    let time = run(count);
     let time = if workload.pinned { time.cpu } else { time.wall };
     println!("{:.2}", time.as_nanos() as f64 / count as f64);
     Ok(())
@@ -161,7 +167,7 @@ fn line(plan: &Plan, workload: &Workload) -> Result<String> {
         ratio(raw, zkit),
         ratio(czmq, zkit)
     );
-    if roundtrip::WORKLOADS.iter().any(|one| one.name == workload.name) {
+    if [roundtrip::WORKLOADS, actors::WORKLOADS].iter().any(|table| workload.is_one_of(table)) {
         line += &format!(" time:zkit/raw={}", ratio(zkit, raw));
     }
     Ok(line)
@@ -170,13 +176,13 @@ fn line(plan: &Plan, workload: &Workload) -> Result<String> {
 /// How to start a peer: the name and the count go behind the arguments.
 struct Peer {
     program: PathBuf,
-    args: &'static [&'static str],
+    args: Vec<OsString>,
 }
 
 impl Peer {
     fn measure(&self, workload: &Workload, count: u64) -> Result<f64> {
         let mut command = Command::new(&self.program);
-        command.args(self.args).arg(workload.name).arg(count.to_string());
+        command.args(&self.args).arg(workload.name).arg(count.to_string());
         Ok(output(&mut command)?.trim().parse()?)
     }
 }
@@ -184,12 +190,17 @@ impl Peer {
 /// zkit, raw and CZMQ; `None` where one does not have the workload.
 fn peers(plan: &Plan, workload: &Workload) -> Result<[Option<Peer>; 3]> {
     let this = std::env::current_exe()?;
-    let zkit = Peer { program: this.clone(), args: &["--run", "zkit"] };
-    let raw = workload.raw.map(|_| Peer { program: this, args: &["--run", "raw"] });
+    let run =
+        |peer: &OsStr| Peer { program: this.clone(), args: vec!["--run".into(), peer.into()] };
     let has = |czmq: &&Czmq| czmq.workloads.iter().any(|name| name == workload.name);
-    let czmq = plan.czmq.as_ref().filter(has);
-    let czmq = czmq.map(|czmq| Peer { program: czmq.program.clone(), args: &[] });
-    Ok([Some(zkit), raw, czmq])
+    let czmq = plan.czmq.as_ref().filter(has).map(|czmq| {
+        if workload.is_one_of(proxy::WORKLOADS) {
+            return run(czmq.program.as_os_str());
+        }
+        Peer { program: czmq.program.clone(), args: Vec::new() }
+    });
+    let raw = workload.raw.map(|_| run("raw".as_ref()));
+    Ok([Some(run("zkit".as_ref())), raw, czmq])
 }
 
 fn output(command: &mut Command) -> Result<String> {

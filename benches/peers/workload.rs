@@ -20,6 +20,13 @@ pub(crate) struct Workload {
     pub(crate) raw: Option<Run>,
 }
 
+impl Workload {
+    #[allow(dead_code, reason = "criterion runs them all alike")]
+    pub(crate) fn is_one_of(&self, table: &[Workload]) -> bool {
+        table.iter().any(|one| one.name == self.name)
+    }
+}
+
 /// Does an operation this many times, and says how long that took. What it takes to set up and to
 /// clear away does not count.
 pub(crate) type Run = fn(u64) -> Time;

@@ -1,0 +1,202 @@
+//! A proxy between clients and workers, over tcp: what is in the middle is a process of its own, and
+//! everything else is the same for all peers.
+//!
+//! `proxy` is timed by the clock, `proxy-cpu` in the CPU time of the process in the middle.
+
+use std::io::{self, Read};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Instant;
+
+use nix::time::ClockId;
+use nix::unistd::Pid;
+use zkit::{ZContext, ZProxy};
+
+use crate::Result;
+use crate::workload::{Time, Workload};
+
+const CLIENTS: usize = 100;
+/// Requests that each client has on the way.
+const IN_FLIGHT: usize = 100;
+const WORKERS: usize = 4;
+const BODY: &[u8] = &[b'x'; 100];
+
+/// Round trips until everybody is connected and every queue has what it has in the long run.
+const WARM_UP: u64 = 3 * (CLIENTS * IN_FLIGHT) as u64;
+
+pub(crate) const WORKLOADS: &[Workload] = &[
+    Workload { name: "proxy", count: 100_000, pinned: false, zkit, raw: Some(raw) },
+    Workload { name: "proxy-cpu", count: 100_000, pinned: true, zkit, raw: Some(raw) },
+];
+
+fn zkit(count: u64) -> Time {
+    through_this("zkit", count)
+}
+
+fn raw(count: u64) -> Time {
+    through_this("raw", count)
+}
+
+fn through_this(peer: &str, count: u64) -> Time {
+    let this = std::env::current_exe().expect("it was started from somewhere");
+    through(Command::new(this).args(["--proxy", peer]), count)
+}
+
+/// The CZMQ program has the proxy, and this the clients and the workers.
+pub(crate) fn czmq(program: &Path, count: u64) -> Time {
+    through(Command::new(program).arg("--proxy"), count)
+}
+
+/// A child: `--proxy PEER FRONTEND BACKEND` passes messages on until it is killed, or its parent is
+/// gone.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let [peer, frontend, backend] = args else {
+        return Err("--proxy PEER FRONTEND BACKEND".into());
+    };
+    match peer.as_str() {
+        "zkit" => {
+            let ctx = ZContext::new()?;
+            let (router, dealer) = (ctx.router("")?, ctx.dealer("")?);
+            router.bind(frontend)?;
+            dealer.bind(backend)?;
+            let _proxy = ZProxy::spawn(&ctx, router, dealer)?;
+            wait_for_parent();
+            Ok(())
+        }
+        "raw" => {
+            let ctx = zmq::Context::new();
+            let (router, dealer) = (ctx.socket(zmq::ROUTER)?, ctx.socket(zmq::DEALER)?);
+            router.bind(frontend)?;
+            dealer.bind(backend)?;
+            thread::spawn(move || zmq::proxy(&router, &dealer));
+            wait_for_parent();
+            // The proxy knows no end but that of its context.
+            std::process::exit(0);
+        }
+        _ => Err("no such proxy".into()),
+    }
+}
+
+/// Nobody writes to it: it ends with whoever could.
+fn wait_for_parent() {
+    let _ = io::stdin().read(&mut [0]);
+}
+
+struct Middle(Child);
+
+impl Middle {
+    fn cpu_time(&self) -> std::time::Duration {
+        let pid = Pid::from_raw(self.0.id() as i32);
+        let clock = ClockId::pid_cpu_clock_id(pid).expect("it is not waited for before");
+        clock.now().expect("a process has a clock").into()
+    }
+}
+
+impl Drop for Middle {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Has so many round trips made through the proxy that `command` starts.
+fn through(command: &mut Command, count: u64) -> Time {
+    let [frontend, backend] = free_endpoints();
+    let child = command.args([&frontend, &backend]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let middle = Middle(child.spawn().unwrap());
+
+    let mut at_the_back = zmq::Context::new();
+    let workers = sockets(&at_the_back, &backend, WORKERS);
+    let serving = thread::spawn(move || serve(&workers));
+
+    let at_the_front = zmq::Context::new();
+    let mut clients = Clients::new(sockets(&at_the_front, &frontend, CLIENTS));
+    clients.round_trips(WARM_UP);
+    let (wall, cpu) = (Instant::now(), middle.cpu_time());
+    clients.round_trips(count);
+    let time = Time { wall: wall.elapsed(), cpu: middle.cpu_time() - cpu };
+
+    drop(clients);
+    let ending = thread::spawn(move || at_the_back.destroy().unwrap());
+    serving.join().unwrap();
+    ending.join().unwrap();
+    time
+}
+
+/// Whoever takes these ports in between lets the run fail.
+fn free_endpoints() -> [String; 2] {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| format!("tcp://{}", listener.local_addr().unwrap()))
+}
+
+fn sockets(ctx: &zmq::Context, endpoint: &str, number: usize) -> Vec<zmq::Socket> {
+    let socket = |_| {
+        let socket = ctx.socket(zmq::DEALER).unwrap();
+        socket.set_linger(0).unwrap();
+        socket.set_reconnect_ivl(10).unwrap(); // the proxy may come later
+        socket.connect(endpoint).unwrap();
+        socket
+    };
+    (0..number).map(socket).collect()
+}
+
+/// Sends everything back, until the context ends.
+fn serve(workers: &[zmq::Socket]) {
+    let mut items = poll_items(workers);
+    while zmq::poll(&mut items, -1).is_ok() {
+        for (worker, _) in workers.iter().zip(&items).filter(|(_, item)| item.is_readable()) {
+            while send_back(worker).is_ok() {}
+        }
+    }
+}
+
+fn send_back(worker: &zmq::Socket) -> zmq::Result<()> {
+    let client = worker.recv_msg(zmq::DONTWAIT)?;
+    let body = worker.recv_msg(0)?;
+    worker.send(client, zmq::SNDMORE)?;
+    worker.send(body, 0)
+}
+
+fn poll_items(sockets: &[zmq::Socket]) -> Vec<zmq::PollItem<'_>> {
+    sockets.iter().map(|socket| socket.as_poll_item(zmq::POLLIN)).collect()
+}
+
+struct Clients {
+    sockets: Vec<zmq::Socket>,
+    reply: zmq::Message,
+}
+
+impl Clients {
+    fn new(sockets: Vec<zmq::Socket>) -> Clients {
+        for client in &sockets {
+            (0..IN_FLIGHT).for_each(|_| client.send(BODY, 0).unwrap());
+        }
+        Clients { sockets, reply: zmq::Message::new() }
+    }
+
+    /// Sends the next request for each reply, until there have been so many.
+    fn round_trips(&mut self, count: u64) {
+        let mut items = poll_items(&self.sockets);
+        let mut left = count;
+        loop {
+            zmq::poll(&mut items, -1).unwrap();
+            for (client, _) in self.sockets.iter().zip(&items).filter(|(_, one)| one.is_readable())
+            {
+                // One that is answered as fast as it asks must not keep the others from it.
+                for _ in 0..IN_FLIGHT {
+                    if client.recv(&mut self.reply, zmq::DONTWAIT).is_err() {
+                        break;
+                    }
+                    assert_eq!(self.reply.len(), BODY.len());
+                    client.send(BODY, 0).unwrap();
+                    left -= 1;
+                    if left == 0 {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
