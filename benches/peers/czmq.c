@@ -698,6 +698,7 @@ static const struct {
     { "actor-roundtrip", actor_roundtrip, CLOCK_PROCESS_CPUTIME_ID },
     { "proxy", proxy_is_elsewhere },
     { "proxy-cpu", proxy_is_elsewhere },
+    { "proxy-full-cpu", proxy_is_elsewhere },
 };
 
 int main (int argc, char **argv)

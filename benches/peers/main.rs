@@ -57,7 +57,9 @@ fn run_one(args: &[String]) -> Result<()> {
     let time = match peer.as_str() {
         "zkit" => (workload.zkit)(count),
         "raw" => workload.raw.ok_or("raw zmq does not have this workload")?(count),
-        program if workload.is_one_of(proxy::WORKLOADS) => proxy::czmq(Path::new(program), count),
+        program if workload.is_one_of(proxy::WORKLOADS) => {
+            proxy::czmq(Path::new(program), name, count)
+        }
         _ => return Err(USAGE.into()),
     };
     let time = if workload.pinned { time.cpu } else { time.wall };

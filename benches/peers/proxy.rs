@@ -1,7 +1,7 @@
 //! A proxy between clients and workers, over tcp: what is in the middle is a process of its own, and
 //! everything else is the same for all peers.
 //!
-//! `proxy` is timed by the clock, `proxy-cpu` in the CPU time of the process in the middle.
+//! `proxy` is timed by the clock, the others in the CPU time of the process in the middle.
 
 use std::io::{self, Read};
 use std::net::TcpListener;
@@ -20,33 +20,41 @@ use crate::workload::{Time, Workload};
 const CLIENTS: usize = 100;
 /// Requests that each client has on the way.
 const IN_FLIGHT: usize = 100;
-const WORKERS: usize = 4;
+/// So many that all requests fit below the high-water marks.
+const WORKERS: usize = 16;
+/// So few that the backend is always full. What a proxy does then makes the batches larger or smaller
+/// that libzmq reads and writes, and these are most of its cost.
+const FEW_WORKERS: usize = 4;
+const FULL: &str = "proxy-full-cpu";
 const BODY: &[u8] = &[b'x'; 100];
 
 /// Round trips until everybody is connected and every queue has what it has in the long run.
 const WARM_UP: u64 = 3 * (CLIENTS * IN_FLIGHT) as u64;
 
-pub(crate) const WORKLOADS: &[Workload] = &[
-    Workload { name: "proxy", count: 100_000, pinned: false, zkit, raw: Some(raw) },
-    Workload { name: "proxy-cpu", count: 100_000, pinned: true, zkit, raw: Some(raw) },
-];
+pub(crate) const WORKLOADS: &[Workload] =
+    &[workload("proxy", false), workload("proxy-cpu", true), workload_full()];
 
-fn zkit(count: u64) -> Time {
-    through_this("zkit", count)
+const fn workload(name: &'static str, pinned: bool) -> Workload {
+    let zkit = |count| through_this("zkit", count, WORKERS);
+    let raw = |count| through_this("raw", count, WORKERS);
+    Workload { name, count: 100_000, pinned, zkit, raw: Some(raw) }
 }
 
-fn raw(count: u64) -> Time {
-    through_this("raw", count)
+const fn workload_full() -> Workload {
+    let zkit = |count| through_this("zkit", count, FEW_WORKERS);
+    let raw = |count| through_this("raw", count, FEW_WORKERS);
+    Workload { name: FULL, count: 100_000, pinned: true, zkit, raw: Some(raw) }
 }
 
-fn through_this(peer: &str, count: u64) -> Time {
+fn through_this(peer: &str, count: u64, workers: usize) -> Time {
     let this = std::env::current_exe().expect("it was started from somewhere");
-    through(Command::new(this).args(["--proxy", peer]), count)
+    through(Command::new(this).args(["--proxy", peer]), count, workers)
 }
 
 /// The CZMQ program has the proxy, and this the clients and the workers.
-pub(crate) fn czmq(program: &Path, count: u64) -> Time {
-    through(Command::new(program).arg("--proxy"), count)
+pub(crate) fn czmq(program: &Path, name: &str, count: u64) -> Time {
+    let workers = if name == FULL { FEW_WORKERS } else { WORKERS };
+    through(Command::new(program).arg("--proxy"), count, workers)
 }
 
 /// A child: `--proxy PEER FRONTEND BACKEND` passes messages on until it is killed, or its parent is
@@ -102,13 +110,13 @@ impl Drop for Middle {
 }
 
 /// Has so many round trips made through the proxy that `command` starts.
-fn through(command: &mut Command, count: u64) -> Time {
+fn through(command: &mut Command, count: u64, workers: usize) -> Time {
     let [frontend, backend] = free_endpoints();
     let child = command.args([&frontend, &backend]).stdin(Stdio::piped()).stdout(Stdio::null());
     let middle = Middle(child.spawn().unwrap());
 
     let mut at_the_back = zmq::Context::new();
-    let workers = sockets(&at_the_back, &backend, WORKERS);
+    let workers = sockets(&at_the_back, &backend, workers);
     let serving = thread::spawn(move || serve(&workers));
 
     let at_the_front = zmq::Context::new();
