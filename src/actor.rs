@@ -480,8 +480,10 @@ impl ActorPipe {
         if result.is_ok() {
             self.ready();
         }
-        // An owner that waits for this thread needs no waking.
-        let _ = self.send(self.shared.end_message());
+        // It wakes an owner that waits for a message. One that waits for this thread needs no waking.
+        if !self.shared.leaving.load(Ordering::Acquire) {
+            let _ = self.send(self.shared.end_message());
+        }
     }
 }
 

@@ -231,6 +231,10 @@ struct Direction {
     hopeless: HashSet<ZFrame>,
 }
 
+/// How many messages are passed on in one direction before it is the other's turn: enough to fill
+/// what libzmq writes at once.
+const BURST: usize = 64;
+
 /// How often a full side is tried that does not tell when it has room.
 const TRY_AGAIN: Duration = Duration::from_millis(2);
 
@@ -380,6 +384,7 @@ impl Direction {
             proxy.pass_on(zloop, from, msg)
         };
         let reader = zloop.reader(Rc::clone(source), pass_on)?;
+        zloop.set_burst(reader, BURST);
         let room = if sink.socket_type().tells_room() {
             let try_again = move |proxy: &mut Proxy<'a>, zloop: &mut ZLoop<'a, _>, _: &ZSock| {
                 proxy.try_again(zloop, from)
