@@ -469,7 +469,13 @@ impl Drop for RawSocket {
             return;
         }
         if let Some(monitored) = self.monitored.get() {
-            *lock(monitored) = None;
+            let mut monitored = lock(monitored);
+            if monitored.take().is_some() {
+                // Closing goes on in libzmq's threads. They would wait for whoever receives the
+                // events, who may be gone by then.
+                // SAFETY: the socket is live.
+                unsafe { zmq_sys::zmq_socket_monitor(self.ptr.as_ptr(), ptr::null(), 0) };
+            }
         }
         if self.adopted.is_none() {
             // SAFETY: the socket is live and not used again.

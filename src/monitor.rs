@@ -42,9 +42,8 @@ use crate::zloop::{HandlerId, ZLoop};
 /// It needs four of the context's sockets.
 pub struct ZMonitor {
     actor: ZActor,
-    peers: Cell<usize>,
-    /// Handshakes that failed and whose connections were not reported closed yet.
-    failed: Cell<usize>,
+    /// As of the event that was received last.
+    peers: Cell<u32>,
 }
 
 /// What happened to a connection.
@@ -112,8 +111,6 @@ kinds! {
     HandshakeFailedProtocol = ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
     /// The peer was not let in. The value is the status of the authentication: 300, 400 or 500.
     HandshakeFailedAuth = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
-    /// There are no more events.
-    MonitorStopped = ZMQ_EVENT_MONITOR_STOPPED;
 }
 
 impl ZMonitor {
@@ -133,11 +130,12 @@ impl ZMonitor {
         let events = ctx.pair("")?;
         // libzmq's I/O threads would wait for room.
         events.set_rcvhwm(None)?;
-        events.connect(&endpoint)?;
-        let name = CString::new(endpoint).unwrap_or_default();
+        let name = CString::new(endpoint.as_str()).unwrap_or_default();
         let raw = RawMonitor::start(socket.raw(), &name).map_err(|errno| failed(errno.into()))?;
-        let actor = ZActor::spawn(ctx, move |_, pipe| watch(pipe, events, raw))?;
-        Ok(ZMonitor { actor, peers: Cell::new(0), failed: Cell::new(0) })
+        events.connect(&endpoint)?;
+        let source = Source { _raw: raw, events };
+        let actor = ZActor::spawn(ctx, move |_, pipe| source.pass_on(pipe))?;
+        Ok(ZMonitor { actor, peers: Cell::new(0) })
     }
 
     /// The next event. Waits until there is one. `None` when there will be no more.
@@ -187,7 +185,7 @@ impl ZMonitor {
     ///
     /// # Errors
     /// [`Error::Timeout`], [`Error::Ended`] when the socket is gone, and as [`recv`](ZMonitor::recv).
-    pub fn wait_for_peers(&self, count: usize, timeout: Duration) -> Result<()> {
+    pub fn wait_for_peers(&self, count: u32, timeout: Duration) -> Result<()> {
         let deadline = clock::deadline(timeout);
         while self.peers.get() < count {
             if self.recv_timeout(clock::left(deadline))?.is_none() {
@@ -197,33 +195,22 @@ impl ZMonitor {
         Ok(())
     }
 
-    /// How many peers are connected and have shaken hands, by the events that were received so far.
-    pub fn peers(&self) -> usize {
+    /// How many peers are connected and have shaken hands, as of the event that was received last.
+    pub fn peers(&self) -> u32 {
         self.peers.get()
     }
 
     fn received(&self, msg: Result<ZMsg>) -> Result<Option<MonitorEvent>> {
-        let event = match msg {
-            Ok(msg) => MonitorEvent::from_msg(msg)?,
+        let mut msg = match msg {
+            Ok(msg) => msg,
             Err(Error::Ended { how }) if how == actor::ENDED => return Ok(None),
             Err(error) => return Err(error),
         };
-        self.count(event.kind);
-        Ok(Some(event))
-    }
-
-    fn count(&self, kind: EventKind) {
-        let (peers, failed) = (self.peers.get(), self.failed.get());
-        match kind {
-            EventKind::HandshakeSucceeded => self.peers.set(peers + 1),
-            EventKind::HandshakeFailed
-            | EventKind::HandshakeFailedProtocol
-            | EventKind::HandshakeFailedAuth => self.failed.set(failed + 1),
-            // One whose handshake failed was no peer.
-            EventKind::Disconnected if failed > 0 => self.failed.set(failed - 1),
-            EventKind::Disconnected => self.peers.set(peers.saturating_sub(1)),
-            _ => {}
-        }
+        let (kind, value) = (msg.pop_u32()?, msg.pop_u32()?);
+        let endpoint = String::from_utf8_lossy(&msg.pop_front().unwrap_or_default()).into_owned();
+        let missed = msg.pop_u64()?;
+        self.peers.set(msg.pop_u32()?);
+        Ok(Some(MonitorEvent { kind: EventKind::from_raw(kind as u16), value, endpoint, missed }))
     }
 }
 
@@ -233,49 +220,74 @@ impl fmt::Debug for ZMonitor {
     }
 }
 
-/// The actor: passes events on until the last, or until nobody wants them.
-fn watch(pipe: &ActorPipe, events: ZSock, raw: RawMonitor) -> Result<()> {
-    let mut zloop = ZLoop::new()?;
-    pipe.reader(&mut zloop, |_, _, _| Ok(()))?;
-    zloop.reader(&events, |missed: &mut u64, zloop, mut msg| {
-        if MonitorEvent::kind_of(&msg) == Some(EventKind::MonitorStopped) {
-            zloop.stop();
-            return Ok(());
-        }
-        msg.push_back(*missed);
-        match pipe.try_send(msg) {
-            Ok(()) => *missed = 0,
-            Err(SendError { error: Error::WouldBlock, .. }) => *missed += 1,
-            Err(SendError { error, .. }) => return Err(error),
-        }
-        Ok(())
-    })?;
-    zloop.run(&mut 0)?;
-    // Before its other end goes, for which libzmq's threads would wait.
-    drop(raw);
-    Ok(())
+/// What the actor receives events from. Its fields are dropped in this order: libzmq's threads
+/// would wait for the other end of `events` if that went first.
+struct Source {
+    _raw: RawMonitor,
+    events: ZSock,
 }
 
-impl MonitorEvent {
-    /// libzmq's two frames, the number and value in the machine's own order and the endpoint, and
-    /// the count of missed ones.
-    fn from_msg(mut msg: ZMsg) -> Result<MonitorEvent> {
-        let event = msg.pop_front().unwrap_or_default();
-        let Some((&kind, value)) = event.split_first_chunk::<2>() else {
-            return Err(Error::Unexpected { expected: "a monitor's event", frames: Vec::new() });
-        };
-        let value = value.first_chunk::<4>().map_or(0, |value| u32::from_ne_bytes(*value));
-        let endpoint = msg.pop_front().unwrap_or_default();
-        Ok(MonitorEvent {
-            kind: EventKind::from_raw(u16::from_ne_bytes(kind)),
-            value,
-            endpoint: String::from_utf8_lossy(&endpoint).into_owned(),
-            missed: msg.pop_u64()?,
-        })
-    }
+/// What the actor knows of the connections.
+#[derive(Default)]
+struct Connections {
+    open: u32,
+    peers: u32,
+    /// Those whose handshake failed.
+    failed: u32,
+    /// How many events nobody had room for.
+    missed: u64,
+}
 
-    fn kind_of(msg: &ZMsg) -> Option<EventKind> {
-        let (&kind, _) = msg.first()?.split_first_chunk::<2>()?;
-        Some(EventKind::from_raw(u16::from_ne_bytes(kind)))
+impl Source {
+    /// Passes events on until the last, or until nobody wants them.
+    fn pass_on(self, pipe: &ActorPipe) -> Result<()> {
+        let mut zloop = ZLoop::new()?;
+        pipe.reader(&mut zloop, |_, _, _| Ok(()))?;
+        zloop.reader(&self.events, |connections: &mut Connections, zloop, msg| {
+            let Some((kind, value)) = number_and_value(&msg) else { return Ok(()) };
+            if u32::from(kind) == zmq_sys::ZMQ_EVENT_MONITOR_STOPPED {
+                zloop.stop();
+                return Ok(());
+            }
+            connections.count(EventKind::from_raw(kind));
+            let endpoint = msg.into_iter().nth(1).unwrap_or_default();
+            let Connections { peers, missed, .. } = *connections;
+            match pipe.try_send((u32::from(kind), value, endpoint, missed, peers)) {
+                Ok(()) => connections.missed = 0,
+                Err(SendError { error: Error::WouldBlock, .. }) => connections.missed += 1,
+                Err(SendError { error, .. }) => return Err(error),
+            }
+            Ok(())
+        })?;
+        zloop.run(&mut Connections::default())?;
+        Ok(())
     }
+}
+
+impl Connections {
+    fn count(&mut self, kind: EventKind) {
+        match kind {
+            EventKind::Accepted | EventKind::Connected => self.open += 1,
+            EventKind::HandshakeSucceeded => self.peers += 1,
+            // A connection may fail twice.
+            EventKind::HandshakeFailed
+            | EventKind::HandshakeFailedProtocol
+            | EventKind::HandshakeFailedAuth => {
+                self.failed = (self.failed + 1).min(self.open.saturating_sub(self.peers));
+            }
+            EventKind::Disconnected => {
+                self.open = self.open.saturating_sub(1);
+                // One whose handshake failed was no peer.
+                let one = if self.failed > 0 { &mut self.failed } else { &mut self.peers };
+                *one = one.saturating_sub(1);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// libzmq's first frame of an event, in the machine's own order of bytes.
+fn number_and_value(msg: &ZMsg) -> Option<(u16, u32)> {
+    let (&kind, value) = msg.first()?.split_first_chunk()?;
+    Some((u16::from_ne_bytes(kind), u32::from_ne_bytes(*value.first_chunk()?)))
 }

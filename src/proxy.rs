@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
 use std::rc::Rc;
@@ -60,6 +61,8 @@ use crate::zloop::{HandlerId, Repeat, ZLoop};
 pub struct ZProxy {
     actor: ZActor,
     counters: Arc<Counters>,
+    /// How many commands were given.
+    commands: Cell<u64>,
 }
 
 /// What a proxy has done so far.
@@ -126,7 +129,7 @@ impl ZProxy {
         let actor = ZActor::spawn(ctx, move |_, pipe| {
             Proxy::run(pipe, [frontend, backend], capture, &counted)
         })?;
-        Ok(ZProxy { actor, counters })
+        Ok(ZProxy { actor, counters, commands: Cell::new(0) })
     }
 
     /// Stops passing messages on: when this returns, none is until [`resume`](ZProxy::resume). They
@@ -147,8 +150,12 @@ impl ZProxy {
     }
 
     fn tell(&self, command: &'static str) -> Result<()> {
-        self.actor.send(command)?;
-        self.actor.recv_timeout(ANSWER).map(drop)
+        let number = self.commands.get();
+        self.commands.set(number + 1);
+        self.actor.send((command, number))?;
+        // An interrupt may have left answers to earlier ones.
+        while self.actor.recv_timeout(ANSWER)? != number.into() {}
+        Ok(())
     }
 
     /// What the proxy has done so far. It does not wait for the proxy.
@@ -256,12 +263,18 @@ impl<'a> Proxy<'a> {
         }
         let sockets = sockets.map(Rc::new);
         let mut zloop = ZLoop::new()?;
-        pipe.reader(&mut zloop, |proxy: &mut Proxy<'_>, zloop, command| {
-            proxy.set_paused(zloop, command == PAUSE.into());
+        pipe.reader(&mut zloop, |proxy: &mut Proxy<'_>, zloop, mut command| {
+            let paused = command.pop_front().is_some_and(|name| name == PAUSE);
+            proxy.set_paused(zloop, paused);
             Ok(pipe.send(command)?)
         })?;
         let forward = Direction::watch(&mut zloop, &sockets, FRONTEND)?;
         let backward = Direction::watch(&mut zloop, &sockets, BACKEND)?;
+        if forward.is_none() && backward.is_none() {
+            let [frontend, backend] = sockets.map(|socket| socket.socket_type());
+            let why = format!("nothing can be passed on between a {frontend} and a {backend}");
+            return Err(Error::other(why));
+        }
         let directions = [forward, backward];
         let mut proxy = Proxy { sockets, directions, capture, counters };
         zloop.run(&mut proxy)?;
@@ -288,10 +301,11 @@ impl<'a> Proxy<'a> {
         let blocked = self.directions[from].as_mut().and_then(|direction| direction.blocked.take());
         let Some((msg, since)) = blocked else { return Ok(()) };
         let refused = self.attempt(from, msg)?;
-        let is_router = self.sockets[1 - from].socket_type() == SocketType::Router;
+        let sink = self.sockets[1 - from].socket_type();
+        let has_neighbours = matches!(sink, SocketType::Router | SocketType::Stream);
         let Some(direction) = &mut self.directions[from] else { return Ok(()) };
         match refused {
-            Some(msg) if is_router && since.elapsed() > PATIENCE => {
+            Some(msg) if has_neighbours && since.elapsed() > PATIENCE => {
                 direction.hopeless.extend(msg.first().cloned());
                 self.drop_message(&Error::WouldBlock);
             }
@@ -313,19 +327,18 @@ impl<'a> Proxy<'a> {
         let Some(direction) = &mut self.directions[from] else { return Ok(None) };
         let bytes = msg.content_size() as u64;
         let copy = self.capture.is_some().then(|| msg.clone());
-        let peer = msg.first().filter(|_| !direction.hopeless.is_empty()).cloned();
+        let hopeless = msg.first().filter(|_| !direction.hopeless.is_empty()).cloned();
         match self.sockets[1 - from].try_send(msg) {
             Ok(()) => {}
             Err(SendError { error: Error::WouldBlock, message }) => return Ok(Some(message)),
             Err(SendError { error, .. }) if error.is_terminated() => return Err(error),
             Err(SendError { error, .. }) => {
+                hopeless.map(|peer| direction.hopeless.remove(&peer));
                 self.drop_message(&error);
                 return Ok(None);
             }
         }
-        if let Some(peer) = peer {
-            direction.hopeless.remove(&peer);
-        }
+        hopeless.map(|peer| direction.hopeless.remove(&peer));
         let [messages, sum] = &self.counters.traffic[from];
         Counters::add(messages, 1);
         Counters::add(sum, bytes);

@@ -900,6 +900,8 @@ impl<'a, D> ZLoop<'a, D> {
         }
         // Also when all are paused: the context may be at its end.
         let events = socket.events_watched()?;
+        // To ask is to take in the news of what has come since the reader looked.
+        again |= reader.is_some() && events.is_readable();
         for (side, ready) in [(input, events.is_readable()), (output, events.is_writable())] {
             let Some(id) = side.filter(|_| ready) else { continue };
             again = true;
