@@ -422,6 +422,8 @@ fn without_anybody_to_ask_whom_to_let_in_nobody_is() {
         let server = ctx.pull("").unwrap();
         server.set_plain_server(true).unwrap();
         server.set_zap_domain("test").unwrap();
+        // libzmq sometimes overlooks its own failure, and closes only by this.
+        server.set_handshake_ivl(Some(ms(100))).unwrap();
         let monitor = ZMonitor::new(&server).unwrap();
         let endpoint = server.bind("tcp://127.0.0.1:*").unwrap();
         let client = ctx.socket(SocketType::Push).unwrap();
@@ -799,6 +801,8 @@ fn in_a_loop_each_event_is_a_call_and_the_end_is_one() {
             .unwrap();
         let mut events = Vec::new();
         assert_eq!(zloop.run(&mut events).unwrap(), Exit::Stopped);
+        // Whether the socket's own end is told of is left open.
+        events.retain(|event| *event != Some(EventKind::Closed));
         assert_eq!(
             events,
             [
@@ -806,13 +810,12 @@ fn in_a_loop_each_event_is_a_call_and_the_end_is_one() {
                 Some(EventKind::Accepted),
                 Some(EventKind::HandshakeSucceeded),
                 Some(EventKind::Disconnected),
-                Some(EventKind::Closed),
                 None
             ]
         );
         // Once.
         assert_eq!(zloop.turn(&mut events, Some(NEVER)).unwrap(), None);
-        assert_eq!(events.len(), 6);
+        assert_eq!(events.len(), 5);
         assert_eq!(monitor.peers(), 0);
     });
 }

@@ -1216,7 +1216,8 @@ fn a_hundred_thousand_requests_of_twenty_clients_come_back_to_their_owners() {
         });
         let took = start.elapsed();
         println!("100,000 requests and replies in {took:?}");
-        assert!(took < Duration::from_secs(10), "{took:?}");
+        // An idle machine needs less than five seconds, unoptimized.
+        assert!(took < Duration::from_secs(30), "{took:?}");
         let statistics = proxy.stop().unwrap();
         assert_eq!(statistics.forward.messages, u64::from(CLIENTS * EACH));
         assert_eq!(statistics.forward, statistics.backward);
