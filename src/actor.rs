@@ -395,7 +395,7 @@ impl ActorPipe {
 
     /// Has a loop of the actor call `handler` with each message of the owner, and stop when the owner
     /// says that it is over. It has the loop ignore Ctrl-C, as the pipe does, and says that the actor
-    /// is ready.
+    /// is ready: do before it what may fail.
     ///
     /// ```
     /// use std::time::Duration;

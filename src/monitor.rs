@@ -43,7 +43,7 @@ use crate::zloop::{HandlerId, ZLoop};
 pub struct ZMonitor {
     actor: ZActor,
     /// As of the event that was received last.
-    peers: Cell<u32>,
+    peers: Cell<usize>,
 }
 
 /// What happened to a connection.
@@ -185,7 +185,7 @@ impl ZMonitor {
     ///
     /// # Errors
     /// [`Error::Timeout`], [`Error::Ended`] when the socket is gone, and as [`recv`](ZMonitor::recv).
-    pub fn wait_for_peers(&self, count: u32, timeout: Duration) -> Result<()> {
+    pub fn wait_for_peers(&self, count: usize, timeout: Duration) -> Result<()> {
         let deadline = clock::deadline(timeout);
         while self.peers.get() < count {
             if self.recv_timeout(clock::left(deadline))?.is_none() {
@@ -196,7 +196,7 @@ impl ZMonitor {
     }
 
     /// How many peers are connected and have shaken hands, as of the event that was received last.
-    pub fn peers(&self) -> u32 {
+    pub fn peers(&self) -> usize {
         self.peers.get()
     }
 
@@ -209,7 +209,7 @@ impl ZMonitor {
         let (kind, value) = (msg.pop_u32()?, msg.pop_u32()?);
         let endpoint = String::from_utf8_lossy(&msg.pop_front().unwrap_or_default()).into_owned();
         let missed = msg.pop_u64()?;
-        self.peers.set(msg.pop_u32()?);
+        self.peers.set(msg.pop_u64()? as usize);
         Ok(Some(MonitorEvent { kind: EventKind::from_raw(kind as u16), value, endpoint, missed }))
     }
 }
@@ -230,10 +230,10 @@ struct Source {
 /// What the actor knows of the connections.
 #[derive(Default)]
 struct Connections {
-    open: u32,
-    peers: u32,
+    open: usize,
+    peers: usize,
     /// Those whose handshake failed.
-    failed: u32,
+    failed: usize,
     /// How many events nobody had room for.
     missed: u64,
 }
@@ -242,7 +242,6 @@ impl Source {
     /// Passes events on until the last, or until nobody wants them.
     fn pass_on(self, pipe: &ActorPipe) -> Result<()> {
         let mut zloop = ZLoop::new()?;
-        pipe.reader(&mut zloop, |_, _, _| Ok(()))?;
         zloop.reader(&self.events, |connections: &mut Connections, zloop, msg| {
             let Some((kind, value)) = number_and_value(&msg) else { return Ok(()) };
             if u32::from(kind) == zmq_sys::ZMQ_EVENT_MONITOR_STOPPED {
@@ -252,13 +251,14 @@ impl Source {
             connections.count(EventKind::from_raw(kind));
             let endpoint = msg.into_iter().nth(1).unwrap_or_default();
             let Connections { peers, missed, .. } = *connections;
-            match pipe.try_send((u32::from(kind), value, endpoint, missed, peers)) {
+            match pipe.try_send((u32::from(kind), value, endpoint, missed, peers as u64)) {
                 Ok(()) => connections.missed = 0,
                 Err(SendError { error: Error::WouldBlock, .. }) => connections.missed += 1,
                 Err(SendError { error, .. }) => return Err(error),
             }
             Ok(())
         })?;
+        pipe.reader(&mut zloop, |_, _, _| Ok(()))?;
         zloop.run(&mut Connections::default())?;
         Ok(())
     }

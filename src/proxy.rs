@@ -263,11 +263,6 @@ impl<'a> Proxy<'a> {
         }
         let sockets = sockets.map(Rc::new);
         let mut zloop = ZLoop::new()?;
-        pipe.reader(&mut zloop, |proxy: &mut Proxy<'_>, zloop, mut command| {
-            let paused = command.pop_front().is_some_and(|name| name == PAUSE);
-            proxy.set_paused(zloop, paused);
-            Ok(pipe.send(command)?)
-        })?;
         let forward = Direction::watch(&mut zloop, &sockets, FRONTEND)?;
         let backward = Direction::watch(&mut zloop, &sockets, BACKEND)?;
         if forward.is_none() && backward.is_none() {
@@ -275,6 +270,11 @@ impl<'a> Proxy<'a> {
             let why = format!("nothing can be passed on between a {frontend} and a {backend}");
             return Err(Error::other(why));
         }
+        pipe.reader(&mut zloop, |proxy: &mut Proxy<'_>, zloop, mut command| {
+            let paused = command.pop_front().is_some_and(|name| name == PAUSE);
+            proxy.set_paused(zloop, paused);
+            Ok(pipe.send(command)?)
+        })?;
         let directions = [forward, backward];
         let mut proxy = Proxy { sockets, directions, capture, counters };
         zloop.run(&mut proxy)?;

@@ -5,20 +5,17 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
 use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{env, thread};
 
-use nix::libc;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, alarm};
+use nix::unistd::Pid;
 use zkit::{
     Error, EventKind, Exit, MonitorEvent, SocketType, ZContext, ZLoop, ZMonitor, ZSock, interrupt,
 };
 
-use common::{unique, within};
+use common::{alone, unique, within};
 
 /// What takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -452,7 +449,6 @@ fn a_socket_that_goes_first_leaves_its_last_events_and_then_none_for_ever() {
         let kinds = rest(&monitor);
         let expected = [EventKind::Listening, EventKind::Accepted, EventKind::HandshakeSucceeded];
         assert_eq!(kinds[..3], expected);
-        assert!(!kinds.contains(&EventKind::MonitorStopped), "{kinds:?}");
         let error = monitor.wait_for_peers(100, HALF).unwrap_err();
         assert!(matches!(error, Error::Ended { .. }), "{error}");
         assert!(error.to_string().contains("the socket that is monitored is gone"), "{error}");
@@ -893,24 +889,6 @@ fn only_an_xpub_waits_for_subscribers() {
 
 // Ctrl-C.
 
-/// Runs `case` in a process of its own, which bounds its time with an alarm.
-#[track_caller]
-fn alone(case: impl FnOnce()) {
-    const ROLE: &str = "ZKIT_TEST_ALONE";
-    let test = thread::current().name().expect("libtest names its threads").to_owned();
-    if env::var(ROLE).is_ok_and(|role| role == test) {
-        alarm::set(20);
-        case();
-        return;
-    }
-    let mut process = Command::new(env::current_exe().unwrap());
-    let output = process.args([&test, "--exact", "--nocapture"]).env(ROLE, &test).output().unwrap();
-    print!("{}", String::from_utf8_lossy(&output.stdout));
-    print!("{}", String::from_utf8_lossy(&output.stderr));
-    assert_ne!(output.status.signal(), Some(libc::SIGALRM), "{test} hangs");
-    assert!(output.status.success(), "{}", output.status);
-}
-
 #[test]
 fn sigint_interrupts_who_waits_for_an_event_and_not_the_monitor() {
     alone(|| {
@@ -940,4 +918,139 @@ fn sigint_interrupts_who_waits_for_an_event_and_not_the_monitor() {
         monitor.wait_for_peers(1, HALF).unwrap();
         server.wait_for_subscribers(1, HALF).unwrap();
     });
+}
+
+#[test]
+fn socket_and_monitor_may_go_in_any_order_and_at_once() {
+    bounded(|| {
+        let ctx = context();
+        let nowhere = ctx.pair("").unwrap().bind("tcp://127.0.0.1:*").unwrap();
+        while TcpStream::connect(&nowhere["tcp://".len()..]).is_ok() {}
+        for round in 0..400 {
+            let socket = ctx.socket(SocketType::Dealer).unwrap();
+            socket.set_reconnect_ivl(Some(Duration::from_millis(1))).unwrap();
+            let monitor = ZMonitor::new(&socket).unwrap();
+            socket.connect(&nowhere).unwrap();
+            match round % 4 {
+                0 => drop((monitor, socket)),
+                1 => drop((socket, monitor)),
+                2 => {
+                    let other = thread::spawn(move || drop(monitor));
+                    drop(socket);
+                    other.join().unwrap();
+                }
+                _ => {
+                    let other = thread::spawn(move || while let Ok(Some(_)) = monitor.recv() {});
+                    thread::sleep(Duration::from_micros(fastrand::u64(..2_000)));
+                    drop(socket);
+                    other.join().unwrap();
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_monitor_dropped_after_its_socket_lets_the_others_go_on() {
+    bounded(|| {
+        let ctx = ZContext::builder().signals(false).build().unwrap();
+        let socket = eager(&ctx, SocketType::Dealer);
+        let monitor = ZMonitor::new(&socket).unwrap();
+        socket.connect("tcp://127.0.0.1:9").unwrap();
+        socket.send("unsent").unwrap(); // it lingers for a second, and goes on having events
+        drop(socket);
+        drop(monitor);
+        thread::sleep(NEVER);
+        let pull = ctx.pull("").unwrap();
+        let push = ctx.push(&pull.bind("tcp://127.0.0.1:*").unwrap()).unwrap();
+        push.send("well").unwrap();
+        assert_eq!(pull.recv_str_timeout(HALF).unwrap(), "well");
+    });
+}
+
+#[test]
+fn a_context_that_is_nearly_full_refuses_a_monitor_and_goes_on() {
+    for left in 0..4 {
+        within(LIMIT, "a full context", move || {
+            for _ in 0..20 {
+                let builder = ZContext::builder().max_sockets(1 + left).signals(false);
+                let ctx = builder.linger(Some(Duration::ZERO)).build().unwrap();
+                let socket = ctx.pull("").unwrap();
+                assert!(matches!(
+                    ZMonitor::new(&socket),
+                    Err(Error::Socket { .. } | Error::Wait { .. })
+                ));
+                socket.bind("tcp://127.0.0.1:*").unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn peers_are_counted_also_in_events_that_nobody_received() {
+    bounded(|| {
+        let ctx = context();
+        let server = ctx.pull("").unwrap();
+        let monitor = ZMonitor::new(&server).unwrap();
+        let endpoint = server.bind("tcp://127.0.0.1:*").unwrap();
+        let garbage = || {
+            let mut stranger = TcpStream::connect(&endpoint["tcp://".len()..]).unwrap();
+            stranger.set_read_timeout(Some(HALF)).unwrap();
+            let _ = stranger.write_all(b"GET / HTTP/1.0\r\n\r\n");
+            let _ = stranger.shutdown(Shutdown::Write);
+            let _ = stranger.read_to_end(&mut Vec::new());
+        };
+        // The pipe has room for 2,000.
+        (0..1_000).for_each(|_| garbage());
+        let client = ctx.push(&endpoint).unwrap();
+        client.send("here").unwrap();
+        assert_eq!(server.recv_str_timeout(HALF).unwrap(), "here");
+        while monitor.recv_timeout(NEVER).is_ok() {}
+        garbage();
+        let event = next(&monitor);
+        assert!(event.missed > 0);
+        assert_eq!(monitor.peers(), 1);
+    });
+}
+
+#[test]
+fn a_handshake_that_fails_twice_is_one_connection() {
+    let ctx = context();
+    let zap = ctx.rep("@inproc://zeromq.zap.01").unwrap();
+    let server = ctx.router("").unwrap();
+    server.set_plain_server(true).unwrap();
+    server.set_zap_domain("test").unwrap();
+    server.set_handshake_ivl(Some(Duration::from_millis(20))).unwrap();
+    let monitor = ZMonitor::new(&server).unwrap();
+    let endpoint = server.bind("tcp://127.0.0.1:*").unwrap();
+    let client = || {
+        let client = ctx.socket(SocketType::Dealer).unwrap();
+        client.set_plain_username(Some("u")).unwrap();
+        client.set_reconnect_ivl(None).unwrap();
+        client.connect(&endpoint).unwrap();
+        client
+    };
+    let friend = client();
+    let request = zap.recv().unwrap();
+    zap.send(("1.0", request.get(1).unwrap().clone(), "200", "", "", "")).unwrap();
+    monitor.wait_for_peers(1, Duration::from_secs(5)).unwrap();
+    drop(zap);
+    let (mut failed, mut gone) = (0, 0);
+    for _ in 0..200 {
+        let _stranger = client();
+        loop {
+            match monitor.recv_timeout(Duration::from_secs(5)).unwrap().unwrap().kind {
+                EventKind::Disconnected => {
+                    gone += 1;
+                    break;
+                }
+                EventKind::HandshakeFailed => failed += 1,
+                _ => {}
+            }
+        }
+    }
+    drop(friend);
+    let last = monitor.recv_timeout(Duration::from_secs(5));
+    assert!(matches!(last, Ok(Some(_))), "{failed} failures of {gone} connections: {last:?}");
+    assert_eq!(monitor.peers(), 0);
 }

@@ -2175,3 +2175,41 @@ fn handlers_are_dropped_with_what_they_hold() {
         assert_eq!(Rc::strong_count(&held), 1);
     });
 }
+
+#[test]
+fn a_reader_beside_a_handler_for_room_on_a_full_socket_misses_nothing() {
+    const MESSAGES: u32 = 50_000;
+    bounded(|| {
+        let ctx = context();
+        let name = format!("inproc://{}", unique("full"));
+        let (full, peer) = (ctx.pair("").unwrap(), ctx.pair("").unwrap());
+        full.set_sndhwm(Some(1)).unwrap();
+        full.bind(&name).unwrap();
+        peer.set_rcvhwm(Some(1)).unwrap();
+        peer.connect(&name).unwrap();
+        while full.try_send("full").is_ok() {}
+
+        let (tell, told) = mpsc::channel();
+        let sending = thread::spawn(move || {
+            for number in 0..MESSAGES {
+                peer.send(number).unwrap();
+                // One at a time, so that each is news.
+                told.recv_timeout(ms(5_000)).unwrap_or_else(|_| panic!("{number} was not read"));
+            }
+            peer
+        });
+        let mut zloop = ZLoop::<u32>::new().unwrap();
+        let read = move |count: &mut u32, zloop: &mut ZLoop<'_, u32>, _| {
+            *count += 1;
+            if *count == MESSAGES {
+                zloop.stop();
+            }
+            let _ = tell.send(());
+            Ok(())
+        };
+        zloop.reader(&full, read).unwrap();
+        zloop.writable(&full, |_, _, _| panic!("it is full")).unwrap();
+        zloop.run(&mut 0).unwrap();
+        sending.join().unwrap();
+    });
+}
