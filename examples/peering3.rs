@@ -75,8 +75,9 @@ fn main() -> Result<()> {
     for _ in 0..args.clients {
         let (args, tickets) = (args.clone(), Arc::clone(&tickets));
         clients.push(thread::fork(&ctx, move |ctx, pipe| {
-            let ended = client(ctx, &args, &tickets);
-            pipe.send("done")?; // well or not
+            let mut lost = 0;
+            let ended = client(ctx, &args, &tickets, &mut lost);
+            pipe.send(lost)?; // well or not
             ended
         })?);
     }
@@ -147,7 +148,9 @@ struct Broker<'a> {
     /// Requests served by workers of this broker's, and by peers'.
     local: u64,
     abroad: u64,
+    /// Requests without a reply, and how many of them the monitor has told of.
     lost: u64,
+    reported: u64,
 }
 
 struct Peer {
@@ -171,6 +174,7 @@ impl<'a> Broker<'a> {
             local: 0,
             abroad: 0,
             lost: 0,
+            reported: 0,
         }
     }
 
@@ -280,19 +284,25 @@ impl<'a> Broker<'a> {
         self.waiting.extend(dead.into_values().map(|(_, request)| request));
     }
 
-    fn on_monitor(&mut self, _: &mut ZLoop<'a, Self>, mut msg: ZMsg) -> Result<()> {
+    fn on_monitor(&mut self, zloop: &mut ZLoop<'a, Self>, mut msg: ZMsg) -> Result<()> {
         let line = msg.pop_str()?;
-        self.lost += u64::from(line.starts_with("E:"));
+        self.reported += u64::from(line.starts_with("E:"));
         println!("{line}");
+        self.stop_when_done(zloop);
         Ok(())
     }
 
-    fn on_client_done(&mut self, zloop: &mut ZLoop<'a, Self>, _: ZMsg) -> Result<()> {
+    fn on_client_done(&mut self, zloop: &mut ZLoop<'a, Self>, mut msg: ZMsg) -> Result<()> {
         self.clients -= 1;
-        if self.clients == 0 {
+        self.lost += msg.pop_u64()?;
+        self.stop_when_done(zloop);
+        Ok(())
+    }
+
+    fn stop_when_done(&self, zloop: &mut ZLoop<'a, Self>) {
+        if self.clients == 0 && self.reported == self.lost {
             zloop.stop();
         }
-        Ok(())
     }
 
     /// Gives away what waits, reads from whom it can serve, and tells the peers if that has changed.
@@ -378,9 +388,10 @@ fn send_or_say(socket: &ZSock, msg: ZMsg) -> Result<()> {
 }
 
 /// Sends bursts of requests, one after the other, and waits for each reply.
-fn client(ctx: &ZContext, args: &Args, tickets: &AtomicU64) -> Result<()> {
+fn client(ctx: &ZContext, args: &Args, tickets: &AtomicU64, lost: &mut u64) -> Result<()> {
     let client = ctx.req(&format!(">{}", endpoint(&args.me, "localfe")))?;
     let monitor = ctx.push(&format!(">{}", endpoint(&args.me, "monitor")))?;
+    monitor.set_linger(Some(Duration::from_secs(1)))?; // its last word may be the one that counts
     let one_less = |left: u64| left.checked_sub(1);
     loop {
         clock::sleep(Duration::from_millis(fastrand::u64(..=args.pause)))?;
@@ -398,6 +409,7 @@ fn client(ctx: &ZContext, args: &Args, tickets: &AtomicU64) -> Result<()> {
                 Ok(_) => {}
                 Err(Error::Timeout) => {
                     monitor.send(format!("E: CLIENT EXIT - lost task {task}"))?;
+                    *lost += 1;
                     return Ok(());
                 }
                 Err(error) => return Err(error),
