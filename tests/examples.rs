@@ -1,132 +1,16 @@
 //! Each example as a user runs it: a process in an empty folder, its output, Ctrl-C, and what it
 //! leaves behind.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use tempfile::TempDir;
+use nix::sys::signal::Signal;
 
-/// Longer than any example takes, even on a busy machine.
-const DEADLINE: Duration = Duration::from_secs(30);
-
-/// A running example.
-struct Example {
-    name: &'static str,
-    child: Child,
-    lines: Receiver<String>,
-}
-
-impl Example {
-    #[track_caller]
-    fn start(name: &'static str, args: &[&str], folder: &TempDir) -> Example {
-        let mut child = Command::new(program(name))
-            .args(args)
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
-        let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
-        let (sender, lines) = channel();
-        thread::spawn(move || {
-            stdout.lines().map_while(Result::ok).for_each(|line| {
-                let _ = sender.send(line);
-            });
-        });
-        Example { name, child, lines }
-    }
-
-    /// The next line that it prints.
-    #[track_caller]
-    fn line(&self) -> String {
-        self.lines
-            .recv_timeout(DEADLINE)
-            .unwrap_or_else(|error| panic!("{} printed nothing more: {error}", self.name))
-    }
-
-    /// Everything it prints from here to its end.
-    #[track_caller]
-    fn output(mut self) -> Vec<String> {
-        let mut output = Vec::new();
-        let start = Instant::now();
-        loop {
-            match self.lines.recv_timeout(DEADLINE.saturating_sub(start.elapsed())) {
-                Ok(line) => output.push(line),
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => {
-                    panic!("{} has not ended; it printed {output:#?}", self.name)
-                }
-            }
-        }
-        let (status, errors) = self.end();
-        assert!(status.success(), "{} ended with {status}: {errors}", self.name);
-        assert_eq!(errors, "", "{} complained", self.name);
-        output
-    }
-
-    /// Sends a signal, and expects an orderly end within a second.
-    #[track_caller]
-    fn interrupt(mut self, signal: Signal) {
-        let sent = Instant::now();
-        kill(Pid::from_raw(self.child.id() as i32), signal).expect("it runs");
-        let (status, errors) = self.end();
-        assert!(status.success(), "{} ended with {status} on {signal}: {errors}", self.name);
-        assert_eq!(errors, "", "{} complained on {signal}", self.name);
-        let took = sent.elapsed();
-        assert!(took < Duration::from_secs(1), "{} took {took:?} to end on {signal}", self.name);
-    }
-
-    #[track_caller]
-    fn end(&mut self) -> (ExitStatus, String) {
-        let start = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().expect("it is our child") {
-                break status;
-            }
-            assert!(start.elapsed() < DEADLINE, "{} has not ended", self.name);
-            thread::sleep(Duration::from_millis(1));
-        };
-        let mut errors = String::new();
-        let stderr = self.child.stderr.as_mut().expect("it is piped");
-        stderr.read_to_string(&mut errors).expect("it prints text");
-        (status, errors)
-    }
-}
-
-impl Drop for Example {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Cargo puts examples beside the folder of this test.
-fn program(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("this program has a path");
-    let target = test.parent().and_then(|deps| deps.parent()).expect("it is in target/*/deps");
-    let program = target.join("examples").join(name);
-    assert!(program.exists(), "build the examples first: cargo build --examples");
-    program
-}
-
-fn folder() -> TempDir {
-    tempfile::tempdir().expect("there is room for a folder")
-}
-
-#[track_caller]
-fn assert_empty(folder: &TempDir) {
-    let left: Vec<_> = folder.path().read_dir().expect("it is a folder").flatten().collect();
-    assert!(left.is_empty(), "left behind: {left:?}");
-}
+mod common;
+use common::{DEADLINE, Example, assert_empty, folder};
 
 #[track_caller]
 fn run(name: &'static str, args: &[&str]) -> Vec<String> {
@@ -385,7 +269,7 @@ fn hwclient_without_a_server_ends_on_a_signal() {
     client.line();
     client.line();
     let sent = Instant::now();
-    kill(Pid::from_raw(client.child.id() as i32), Signal::SIGINT).expect("it runs");
+    client.signal(Signal::SIGINT);
     let output = client.output();
     assert!(output.is_empty(), "{output:?}");
     // Its request had nowhere to go: the linger is a second.
@@ -414,7 +298,7 @@ fn the_socket_file_of_a_killed_broker_does_not_stop_the_next() {
     let folder = folder();
     let mut first = Example::start("lruqueue2", &[], &folder);
     assert_eq!(first.line(), "Client: OK");
-    first.child.kill().expect("it runs");
+    first.signal(Signal::SIGKILL);
     let (status, _) = first.end();
     assert_eq!(status.signal(), Some(Signal::SIGKILL as i32));
     assert!(folder.path().join("frontend.ipc").exists(), "nobody could remove it");
@@ -456,7 +340,7 @@ fn mtserver_serves_clients_in_parallel() {
                 assert_eq!(client.output().len(), 7);
             }
         }
-        kill(Pid::from_raw(server.child.id() as i32), Signal::SIGINT).expect("it runs");
+        server.signal(Signal::SIGINT);
         let replies = if work == "0" { "Sent 15 replies" } else { "Sent 0 replies" };
         assert_eq!(server.output().last().expect("it says so"), replies);
         assert_empty(&folder);
@@ -479,7 +363,7 @@ fn interrupt_tidies_up_on_a_signal() {
         assert_eq!(server.line(), "Listening at ipc://server, until Ctrl-C");
         let client = Example::start("hwclient", &["ipc://server", "2"], &folder);
         assert_eq!(client.output().len(), 5);
-        kill(Pid::from_raw(server.child.id() as i32), signal).expect("it runs");
+        server.signal(signal);
         assert_eq!(server.output(), ["Interrupted after 2 requests, cleaning up"]);
         assert_empty(&folder);
     }
@@ -501,7 +385,7 @@ fn msgqueue_keeps_a_request_until_there_is_a_service() {
     assert_eq!(request, "before there is a service");
     service.send("done").unwrap();
     assert_eq!(client.recv_str_timeout(DEADLINE).unwrap(), "done");
-    kill(Pid::from_raw(queue.child.id() as i32), Signal::SIGINT).expect("it runs");
+    queue.signal(Signal::SIGINT);
     assert_eq!(queue.output(), ["Passed on 1 requests and 1 replies"]);
     assert_empty(&folder);
 }
@@ -555,7 +439,7 @@ fn those_that_wait_for_others_end_on_a_signal() {
         } else {
             example.line();
         }
-        kill(Pid::from_raw(example.child.id() as i32), Signal::SIGINT).expect("it runs");
+        example.signal(Signal::SIGINT);
         example.output();
         assert_empty(&folder);
     }

@@ -1,11 +1,12 @@
 //! What the integration tests share: a deadline on everything that may block, names that no other
-//! test uses, and child processes.
+//! test uses, child processes, and examples.
 
 #![allow(dead_code, reason = "each test crate uses a part of it")]
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{ChildStdout, Command, ExitStatus, Stdio};
+use std::path::PathBuf;
+use std::process::{self, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -13,7 +14,9 @@ use std::time::{Duration, Instant};
 use std::{env, fs, panic, thread};
 
 use nix::libc;
-use nix::unistd::{alarm, gettid};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, alarm, gettid};
+use tempfile::TempDir;
 
 /// Runs `f` in a thread of its own and returns its result. Panics, naming `name`, when it takes
 /// longer than `limit`; a panic of `f` goes on here.
@@ -44,7 +47,7 @@ where
 /// the like.
 pub(crate) fn unique(name: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    format!("{name}-{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Runs `case` in a process of its own, since interrupts, limits and forks belong to the process:
@@ -102,7 +105,7 @@ pub(crate) fn child_with(name: &str, role: &str, change: impl FnOnce(&mut Comman
 }
 
 pub(crate) struct Child {
-    process: std::process::Child,
+    process: process::Child,
     /// `None` while it is read from.
     output: Option<BufReader<ChildStdout>>,
 }
@@ -160,6 +163,157 @@ impl Drop for Child {
 /// In a child: waits until the parent lets it go on, by [`Child::end`].
 pub(crate) fn wait_for_parent() {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
+
+/// Longer than any example takes, even on a busy machine.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A running example. It is killed when the value is dropped.
+pub(crate) struct Example {
+    name: &'static str,
+    process: process::Child,
+    lines: Receiver<String>,
+}
+
+impl Example {
+    #[track_caller]
+    pub(crate) fn start(name: &'static str, args: &[&str], folder: &TempDir) -> Example {
+        let mut process = Command::new(program(name))
+            .args(args)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {name}: {error}"));
+        let stdout = BufReader::new(process.stdout.take().expect("it is piped"));
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            stdout.lines().map_while(Result::ok).for_each(|line| {
+                let _ = sender.send(line);
+            });
+        });
+        Example { name, process, lines }
+    }
+
+    /// The next line that it prints.
+    #[track_caller]
+    pub(crate) fn line(&self) -> String {
+        self.lines
+            .recv_timeout(DEADLINE)
+            .unwrap_or_else(|error| panic!("{} printed nothing more: {error}", self.name))
+    }
+
+    /// The next line that has `part` in it.
+    #[track_caller]
+    pub(crate) fn line_with(&self, part: &str) -> String {
+        let mut others = Vec::new();
+        let give_up = Instant::now() + DEADLINE;
+        loop {
+            match self.lines.recv_timeout(give_up.saturating_duration_since(Instant::now())) {
+                Ok(line) if line.contains(part) => return line,
+                Ok(line) => others.push(line),
+                Err(error) => panic!("no {part:?} of {}: {error}; {others:#?}", self.name),
+            }
+        }
+    }
+
+    /// What it has printed until now and nobody has asked for.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.try_iter().collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.process.id() as i32), signal).expect("it runs");
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.process.try_wait().expect("it is our child").is_some()
+    }
+
+    /// Everything it prints from here to its end, which is a good one.
+    #[track_caller]
+    pub(crate) fn output(self) -> Vec<String> {
+        let name = self.name;
+        let (status, output, errors) = self.outcome();
+        assert!(status.success(), "{name} ended with {status}: {errors}");
+        assert_eq!(errors, "", "{name} complained");
+        output
+    }
+
+    /// Everything it prints from here to its end, whatever that is.
+    #[track_caller]
+    pub(crate) fn outcome(mut self) -> (ExitStatus, Vec<String>, String) {
+        let mut output = Vec::new();
+        let give_up = Instant::now() + DEADLINE;
+        loop {
+            match self.lines.recv_timeout(give_up.saturating_duration_since(Instant::now())) {
+                Ok(line) => output.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("{} has not ended; it printed {output:#?}", self.name)
+                }
+            }
+        }
+        let (status, errors) = self.end();
+        (status, output, errors)
+    }
+
+    /// Sends a signal, and expects an orderly end within a second.
+    #[track_caller]
+    pub(crate) fn interrupt(mut self, signal: Signal) {
+        let sent = Instant::now();
+        self.signal(signal);
+        let (status, errors) = self.end();
+        assert!(status.success(), "{} ended with {status} on {signal}: {errors}", self.name);
+        assert_eq!(errors, "", "{} complained on {signal}", self.name);
+        let took = sent.elapsed();
+        assert!(took < Duration::from_secs(1), "{} took {took:?} to end on {signal}", self.name);
+    }
+
+    #[track_caller]
+    pub(crate) fn end(&mut self) -> (ExitStatus, String) {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.process.try_wait().expect("it is our child") {
+                break status;
+            }
+            assert!(start.elapsed() < DEADLINE, "{} has not ended", self.name);
+            thread::sleep(Duration::from_millis(1));
+        };
+        let mut errors = String::new();
+        let stderr = self.process.stderr.as_mut().expect("it is piped");
+        stderr.read_to_string(&mut errors).expect("it prints text");
+        (status, errors)
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Cargo puts examples beside the folder of this test.
+fn program(name: &str) -> PathBuf {
+    let test = env::current_exe().expect("this program has a path");
+    let target = test.parent().and_then(|deps| deps.parent()).expect("it is in target/*/deps");
+    let program = target.join("examples").join(name);
+    assert!(program.exists(), "build the examples first: cargo build --examples");
+    program
+}
+
+pub(crate) fn folder() -> TempDir {
+    tempfile::tempdir().expect("there is room for a folder")
+}
+
+#[track_caller]
+pub(crate) fn assert_empty(folder: &TempDir) {
+    let left: Vec<_> = folder.path().read_dir().expect("it is a folder").flatten().collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
 }
 
 /// More than it takes a thread to go to sleep on a busy machine.
