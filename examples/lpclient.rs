@@ -42,16 +42,18 @@ fn ask(args: &Args) -> Result<()> {
         client.send(sequence.to_string())?;
         let mut tries = 1;
         loop {
+            let is_last = tries == args.retries;
             match client.recv_str_timeout(timeout) {
                 Ok(reply) if reply == sequence.to_string() => break,
                 Ok(reply) => println!("E: malformed reply from server: {reply}"),
                 Err(Error::Unexpected { .. }) => println!("E: malformed reply from server"),
-                Err(Error::Timeout) if tries == args.retries => {
-                    println!("E: server seems to be offline, abandoning");
-                    return Err(Error::other(format!("request {sequence} got no reply")));
-                }
+                Err(Error::Timeout) if is_last => {}
                 Err(Error::Timeout) => println!("W: no response from server, retrying..."),
                 Err(error) => return Err(error),
+            }
+            if is_last {
+                println!("E: server seems to be offline, abandoning");
+                return Err(Error::other(format!("request {sequence} got no reply")));
             }
             tries += 1;
             client = ctx.req(&format!(">{}", args.endpoint))?;
