@@ -131,6 +131,11 @@ impl<'a> Queue<'a> {
     }
 
     fn on_request(&mut self, zloop: &mut ZLoop<'a, Self>, mut msg: ZMsg) -> Result<()> {
+        // Without its envelope a worker would not reply to it, and never be free again.
+        if msg.len() < 3 {
+            println!("E: invalid message from client: {msg:?}");
+            return Ok(());
+        }
         loop {
             let Some(address) = self.free.pop_front() else {
                 self.waiting = Some(msg);
