@@ -67,9 +67,10 @@ impl Worker {
                 Over::Crashed => return Ok(()),
                 Over::Silent => {
                     println!("W: heartbeat failure, can't reach queue");
+                    delay = delay.min(self.args.reconnect_max);
                     println!("W: reconnecting in {delay} msec...");
                     clock::sleep(Duration::from_millis(delay))?;
-                    delay = (delay * 2).min(self.args.reconnect_max);
+                    delay = delay.saturating_mul(2);
                 }
             }
         }
