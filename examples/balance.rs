@@ -41,7 +41,8 @@ struct Args {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let ctx = ZContext::builder().linger(Some(Duration::ZERO)).build()?;
+    let sockets = 3 * (args.clients + args.workers) + 2; // a thread's own and the ends of its pipe
+    let ctx = ZContext::builder().max_sockets(sockets).linger(Some(Duration::ZERO)).build()?;
     let frontend = ctx.router("")?;
     frontend.bind(&args.frontend)?;
     let backend = ctx.router("")?;
