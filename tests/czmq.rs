@@ -3,13 +3,16 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::io::{self, Seek, Write};
+use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
 use zkit::{Error, ZMsg};
+
+#[path = "interop/compile.rs"]
+mod compile;
 
 /// The sizes at which the encoding of a size changes, and their neighbours.
 const SIZES: [usize; 9] = [0, 1, 253, 254, 255, 256, 65535, 65536, 65537];
@@ -21,35 +24,8 @@ struct Czmq {
 }
 
 /// The program, compiled once for all tests, or what is missing for it.
-static PROGRAM: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let directory = tempfile::tempdir_in(target).unwrap();
-    let compiled = directory.path().join("interop");
-    // First the least that needs libczmq, so that a fault of our own program is no skip.
-    let probe = directory.path().join("probe.c");
-    fs::write(&probe, "#include <czmq.h>\nint main (void) { return zmsg_new () == NULL; }\n")
-        .unwrap();
-    match compile(&probe, &compiled) {
-        Ok(output) if output.status.success() => {}
-        Ok(output) => return Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-        Err(error) => return Err(format!("no C compiler: {error}")),
-    }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/czmq/interop.c");
-    let output = compile(&source, &compiled).unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // Another run at the same time finds the old program or the new one, but a whole one.
-    let program = target.join("czmq-interop");
-    fs::rename(compiled, &program).unwrap();
-    Ok(program)
-});
-
-fn compile(source: &Path, program: &Path) -> io::Result<Output> {
-    Command::new(env::var_os("CC").unwrap_or("cc".into()))
-        .args(["-Wall", "-o"])
-        .args([program, source])
-        .args(["-lczmq", "-lzmq"])
-        .output()
-}
+static PROGRAM: LazyLock<Result<PathBuf, String>> =
+    LazyLock::new(|| compile::with_czmq("tests/czmq/interop.c", "czmq-interop"));
 
 impl Czmq {
     /// `None`, and said so, where libczmq is not installed.
