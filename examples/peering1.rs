@@ -24,7 +24,8 @@ fn main() -> Result<()> {
 
 fn run(args: &Args) -> Result<()> {
     println!("I: preparing broker at {}...", args.me);
-    let ctx = ZContext::new()?;
+    // News that was not sent when the broker ends is news no more.
+    let ctx = ZContext::builder().linger(Some(Duration::ZERO)).build()?;
     let statebe = ctx.pub_("")?;
     statebe.bind(&format!("ipc://{}-state.ipc", args.me))?;
     let statefe = ctx.sub("", "")?;
