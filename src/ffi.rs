@@ -5,7 +5,9 @@
 #![allow(unsafe_code)]
 
 use std::cell::OnceCell;
+use std::collections::hash_map::RandomState;
 use std::ffi::{CStr, c_int, c_void};
+use std::hash::{BuildHasher, Hasher};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr::{self, NonNull};
@@ -241,6 +243,19 @@ fn out_of_memory(size: usize) -> ! {
     std::alloc::handle_alloc_error(layout)
 }
 
+/// Seeds C's `rand`, of which libzmq makes the identities that a ROUTER gives its peers, and which
+/// it leaves unseeded: each process would give the same, and what is meant for a peer of one that
+/// died would find a peer of the next. Once in a process, so that a program may have its own seed.
+fn seed_random(generation: Generation) {
+    static SEEDED: AtomicU32 = AtomicU32::new(0);
+    let seeded = generation.0.wrapping_add(1);
+    if SEEDED.swap(seeded, Ordering::Relaxed) != seeded {
+        let seed = RandomState::new().build_hasher().finish();
+        // SAFETY: srand has no preconditions.
+        unsafe { libc::srand(seed as u32) };
+    }
+}
+
 /// A libzmq context. Not terminated on drop: when to wait for that is the caller's policy.
 pub(crate) struct RawContext {
     ptr: NonNull<c_void>,
@@ -254,9 +269,11 @@ unsafe impl Sync for RawContext {}
 
 impl RawContext {
     pub(crate) fn new() -> Result<RawContext, Errno> {
+        let generation = Generation::current();
+        seed_random(generation);
         // SAFETY: zmq_ctx_new has no preconditions.
         let ptr = NonNull::new(unsafe { zmq_sys::zmq_ctx_new() }).ok_or_else(last_errno)?;
-        Ok(RawContext { ptr, generation: Generation::current() })
+        Ok(RawContext { ptr, generation })
     }
 
     /// Fails in the child of a fork.

@@ -44,6 +44,8 @@ fn identity_shows_a_generated_and_a_chosen_identity() {
     assert_eq!(c, "[039] ROUTER uses a generated 5 byte identity");
     assert_eq!(d, DASHES);
     assert_eq!(rest, ["[005] Hello", "[000] ", "[033] ROUTER uses REQ's socket identity"]);
+    // Else what is meant for a peer of a process that died would find a peer of the next.
+    assert_ne!(run("identity", &[])[1], *generated, "each process makes up the same identities");
 }
 
 #[test]

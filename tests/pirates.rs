@@ -558,7 +558,6 @@ fn clients_survive_the_deaths_of_the_workers_of_a_paranoid_queue() {
 }
 
 #[test]
-#[ignore = "libzmq makes up the same identities in each process: a client is given another's reply"]
 fn clients_survive_the_death_of_the_queue_itself() {
     survive(Kind::Paranoid, true);
 }
@@ -691,7 +690,6 @@ fn a_client_that_vanishes_leaves_a_reply_to_drop() {
 }
 
 #[test]
-#[ignore = "libzmq makes up the same identities in each process: a client is given another's reply"]
 fn what_a_worker_replies_to_a_queue_that_died_is_for_nobody() {
     for kind in KINDS {
         let mut queue = Queue::start(kind);
