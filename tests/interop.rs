@@ -53,6 +53,8 @@ mod compile;
 const DEADLINE: Duration = Duration::from_secs(10);
 /// For a line from a process, after which it is killed.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// For the first line of a peer: a JVM takes its time when others want the processor.
+const START: Duration = Duration::from_secs(60);
 
 /// Valid UTF-8, for zeromq.js takes nothing else.
 const IDENTITY: &[u8] = b"\x01\0\xC3\xBF\0A";
@@ -203,7 +205,7 @@ impl Language {
         match &*STARTS[self as usize] {
             Ok(words) => {
                 let peer = Process::start(self.name(), &mut command(words));
-                println!("{}", peer.line_after(""));
+                println!("{}", peer.lines.recv_timeout(START).expect("it says what it is"));
                 Some(peer)
             }
             Err(why) => {
@@ -277,12 +279,15 @@ fn java() -> Start {
         let files = [output.path().as_os_str().to_owned(), source.as_os_str().to_owned()];
         probe(&[&words[..], &files].concat()).map(|()| output)
     };
-    // First the least that needs JeroMQ, so that a fault of our own program is no skip.
-    let folder = tempfile::tempdir().unwrap();
-    let least = folder.path().join("Probe.java");
-    fs::write(&least, "class Probe { int version = org.zeromq.ZMQ.getFullVersion(); }").unwrap();
-    javac(&least)?;
-    let compiled = javac(&source("Peer.java")).unwrap_or_else(|why| panic!("{why}"));
+    let compiled = javac(&source("Peer.java")).or_else(|why| -> Result<TempDir, String> {
+        // The least that needs JeroMQ, so that a fault of our own program is no skip.
+        let folder = tempfile::tempdir().unwrap();
+        let least = folder.path().join("Probe.java");
+        fs::write(&least, "class Probe { int version = org.zeromq.ZMQ.getFullVersion(); }")
+            .unwrap();
+        javac(&least)?;
+        panic!("{why}");
+    })?;
     fs::create_dir_all(&classes).unwrap();
     for class in compiled.path().read_dir().unwrap().flatten() {
         fs::rename(class.path(), classes.join(class.file_name())).unwrap();
@@ -487,6 +492,8 @@ fn play(
     folder: &TempDir,
 ) {
     let zkit = ctx.socket(part.socket).unwrap();
+    // Its peer is there when it connects. What has come to its port after that is another's peer.
+    zkit.set_reconnect_ivl(None).unwrap();
     match part.socket {
         SocketType::Dealer => zkit.set_identity(IDENTITY).unwrap(),
         SocketType::Router => zkit.set_router_mandatory(true).unwrap(),

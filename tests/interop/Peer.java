@@ -189,43 +189,38 @@ public class Peer {
         }
     }
 
-    static void play(ZMQ.Context context, String role, String how, String endpoint)
+    static void play(ZMQ.Socket socket, String role, String how, String endpoint)
             throws Exception {
-        ZMQ.Socket socket = context.socket(type(role));
-        try {
-            socket.setLinger(DEADLINE);
-            socket.setReceiveTimeOut(DEADLINE);
-            socket.setSendTimeOut(DEADLINE);
-            if (role.startsWith("dealer")) {
-                socket.setIdentity(IDENTITY);
-            }
-            if (role.equals("sub")) {
-                socket.setLinger(0);
-                socket.subscribe(TOPIC);
-                socket.subscribe(HELLO);
-            }
-            if (how.equals("bind")) {
-                // This JeroMQ cannot say which port a wildcard has become.
-                String place = endpoint.substring(0, endpoint.length() - ":*".length());
-                endpoint = place + ":" + socket.bindToRandomPort(place);
-            } else {
-                socket.connect(endpoint);
-            }
-            say("at " + endpoint);
-            switch (role) {
-                case "req": case "dealer-asks": case "pair-asks": asks(socket); break;
-                case "rep": case "dealer-echoes": case "router-echoes": case "pair-echoes":
-                    echoes(socket);
-                    break;
-                case "router-asks": routerAsks(socket); break;
-                case "pub": publishes(socket); break;
-                case "sub": subscribes(socket); break;
-                case "push": pushes(socket); break;
-                case "pull": pulls(socket); break;
-                default: throw new IllegalArgumentException(role);
-            }
-        } finally {
-            socket.close();
+        socket.setLinger(DEADLINE);
+        socket.setReceiveTimeOut(DEADLINE);
+        socket.setSendTimeOut(DEADLINE);
+        if (role.startsWith("dealer")) {
+            socket.setIdentity(IDENTITY);
+        }
+        if (role.equals("sub")) {
+            socket.setLinger(0);
+            socket.subscribe(TOPIC);
+            socket.subscribe(HELLO);
+        }
+        if (how.equals("bind")) {
+            // This JeroMQ cannot say which port a wildcard has become.
+            String place = endpoint.substring(0, endpoint.length() - ":*".length());
+            endpoint = place + ":" + socket.bindToRandomPort(place);
+        } else {
+            socket.connect(endpoint);
+        }
+        say("at " + endpoint);
+        switch (role) {
+            case "req": case "dealer-asks": case "pair-asks": asks(socket); break;
+            case "rep": case "dealer-echoes": case "router-echoes": case "pair-echoes":
+                echoes(socket);
+                break;
+            case "router-asks": routerAsks(socket); break;
+            case "pub": publishes(socket); break;
+            case "sub": subscribes(socket); break;
+            case "push": pushes(socket); break;
+            case "pull": pulls(socket); break;
+            default: throw new IllegalArgumentException(role);
         }
     }
 
@@ -247,16 +242,21 @@ public class Peer {
         }
         say("JeroMQ " + ZMQ.getVersionString());
         ZMQ.Context context = ZMQ.context(1);
-        String line;
-        while ((line = INPUT.readLine()) != null) {
+        String line = INPUT.readLine();
+        while (line != null) {
             String[] words = line.split(" ");
+            ZMQ.Socket socket = context.socket(type(words[0]));
             try {
-                play(context, words[0], words[1], words[2]);
+                play(socket, words[0], words[1], words[2]);
+                say("done");
+                // By then everything has arrived. At times this JeroMQ loses what a socket that is
+                // closed has still to send, whatever its linger.
+                line = INPUT.readLine();
             } catch (RuntimeException error) {
                 say("failed: " + error);
-                break;
+                line = null;
             }
-            say("done");
+            socket.close();
         }
         context.term();
     }
