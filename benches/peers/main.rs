@@ -6,6 +6,7 @@ mod broker;
 mod frames;
 mod loops;
 mod messages;
+mod middle;
 mod proxy;
 mod roundtrip;
 mod workload;
@@ -169,10 +170,14 @@ fn line(plan: &Plan, workload: &Workload) -> Result<String> {
         ratio(raw, zkit),
         ratio(czmq, zkit)
     );
-    if [roundtrip::WORKLOADS, actors::WORKLOADS].iter().any(|table| workload.is_one_of(table)) {
+    if is_one_of(workload, &[roundtrip::WORKLOADS, actors::WORKLOADS]) {
         line += &format!(" time:zkit/raw={}", ratio(zkit, raw));
     }
     Ok(line)
+}
+
+fn is_one_of(workload: &Workload, tables: &[&[Workload]]) -> bool {
+    tables.iter().any(|table| workload.is_one_of(table))
 }
 
 /// How to start a peer: the name and the count go behind the arguments.
@@ -196,7 +201,7 @@ fn peers(plan: &Plan, workload: &Workload) -> Result<[Option<Peer>; 3]> {
         |peer: &OsStr| Peer { program: this.clone(), args: vec!["--run".into(), peer.into()] };
     let has = |czmq: &&Czmq| czmq.workloads.iter().any(|name| name == workload.name);
     let czmq = plan.czmq.as_ref().filter(has).map(|czmq| {
-        if workload.is_one_of(proxy::WORKLOADS) {
+        if is_one_of(workload, &[proxy::WORKLOADS]) {
             return run(czmq.program.as_os_str());
         }
         Peer { program: czmq.program.clone(), args: Vec::new() }

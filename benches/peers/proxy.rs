@@ -3,18 +3,15 @@
 //!
 //! `proxy` is timed by the clock, the others in the CPU time of the process in the middle.
 
-use std::io::{self, Read};
-use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use nix::time::ClockId;
-use nix::unistd::Pid;
 use zkit::{ZContext, ZProxy};
 
 use crate::Result;
+use crate::middle::{Middle, free_endpoints, poll_items, sockets, this, wait_for_parent};
 use crate::workload::{Time, Workload};
 
 const CLIENTS: usize = 100;
@@ -47,8 +44,7 @@ const fn workload_full() -> Workload {
 }
 
 fn through_this(peer: &str, count: u64, workers: usize) -> Time {
-    let this = std::env::current_exe().expect("it was started from somewhere");
-    through(Command::new(this).args(["--proxy", peer]), count, workers)
+    through(this().args(["--proxy", peer]), count, workers)
 }
 
 /// The CZMQ program has the proxy, and this the clients and the workers.
@@ -87,40 +83,17 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
 }
 
-/// Nobody writes to it: it ends with whoever could.
-fn wait_for_parent() {
-    let _ = io::stdin().read(&mut [0]);
-}
-
-struct Middle(Child);
-
-impl Middle {
-    fn cpu_time(&self) -> std::time::Duration {
-        let pid = Pid::from_raw(self.0.id() as i32);
-        let clock = ClockId::pid_cpu_clock_id(pid).expect("it is not waited for before");
-        clock.now().expect("a process has a clock").into()
-    }
-}
-
-impl Drop for Middle {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Has so many round trips made through the proxy that `command` starts.
 fn through(command: &mut Command, count: u64, workers: usize) -> Time {
     let [frontend, backend] = free_endpoints();
-    let child = command.args([&frontend, &backend]).stdin(Stdio::piped()).stdout(Stdio::null());
-    let middle = Middle(child.spawn().unwrap());
+    let middle = Middle::start(command.args([&frontend, &backend]), Stdio::null());
 
     let mut at_the_back = zmq::Context::new();
-    let workers = sockets(&at_the_back, &backend, workers);
+    let workers = sockets(&at_the_back, zmq::DEALER, &backend, workers);
     let serving = thread::spawn(move || serve(&workers));
 
     let at_the_front = zmq::Context::new();
-    let mut clients = Clients::new(sockets(&at_the_front, &frontend, CLIENTS));
+    let mut clients = Clients::new(sockets(&at_the_front, zmq::DEALER, &frontend, CLIENTS));
     clients.round_trips(WARM_UP);
     let (wall, cpu) = (Instant::now(), middle.cpu_time());
     clients.round_trips(count);
@@ -131,23 +104,6 @@ fn through(command: &mut Command, count: u64, workers: usize) -> Time {
     serving.join().unwrap();
     ending.join().unwrap();
     time
-}
-
-/// Whoever takes these ports in between lets the run fail.
-fn free_endpoints() -> [String; 2] {
-    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| format!("tcp://{}", listener.local_addr().unwrap()))
-}
-
-fn sockets(ctx: &zmq::Context, endpoint: &str, number: usize) -> Vec<zmq::Socket> {
-    let socket = |_| {
-        let socket = ctx.socket(zmq::DEALER).unwrap();
-        socket.set_linger(0).unwrap();
-        socket.set_reconnect_ivl(10).unwrap(); // the proxy may come later
-        socket.connect(endpoint).unwrap();
-        socket
-    };
-    (0..number).map(socket).collect()
 }
 
 /// Sends everything back, until the context ends.
@@ -165,10 +121,6 @@ fn send_back(worker: &zmq::Socket) -> zmq::Result<()> {
     let body = worker.recv_msg(0)?;
     worker.send(client, zmq::SNDMORE)?;
     worker.send(body, 0)
-}
-
-fn poll_items(sockets: &[zmq::Socket]) -> Vec<zmq::PollItem<'_>> {
-    sockets.iter().map(|socket| socket.as_poll_item(zmq::POLLIN)).collect()
 }
 
 struct Clients {
