@@ -5,6 +5,8 @@
 //      ./czmq NAME COUNT       prints the nanoseconds of one operation
 //      ./czmq --proxy FRONTEND BACKEND
 //                              is a proxy between these endpoints
+//      ./czmq --spqueue FRONTEND BACKEND
+//                              is a queue between these endpoints
 
 #include <czmq.h>
 #include <pthread.h>
@@ -641,11 +643,12 @@ static double actor_roundtrip (count_t count)
     return time;
 }
 
-//  The proxy alone: zkit's program has its clients and workers, kills it and takes the time.
+//  The proxy and the queue alone: zkit's program has their clients and workers, kills them and takes
+//  the time.
 
-static double proxy_is_elsewhere (count_t count)
+static double is_elsewhere (count_t count)
 {
-    fprintf (stderr, "czmq: peers --run CZMQ-PROGRAM proxy COUNT has the other sides of it\n");
+    fprintf (stderr, "czmq: peers --run CZMQ-PROGRAM NAME COUNT has the other sides of it\n");
     exit (2);
 }
 
@@ -660,6 +663,60 @@ static int proxy_main (const char *frontend, const char *backend)
     getchar (); // it ends with whoever could write
     zactor_destroy (&proxy);
     return 0;
+}
+
+//  The queue of the Simple Pirate pattern as the guide has it: a poll of both sockets, of which the
+//  clients' takes part while there is a free worker, and a message of each that has one.
+
+static void *end_with_parent (void *arg)
+{
+    getchar ();
+    _exit (0);
+}
+
+static void queue_reply (zsock_t *frontend, zsock_t *backend, zlist_t *workers)
+{
+    zmsg_t *msg = zmsg_recv (backend);
+    check (msg != NULL, "zmsg_recv");
+    zlist_append (workers, zmsg_unwrap (msg));
+    zframe_t *first = zmsg_first (msg);
+    if (zframe_size (first) == 1 && memcmp (zframe_data (first), READY, 1) == 0)
+        zmsg_destroy (&msg);
+    else
+        check (zmsg_send (&msg, frontend) == 0, "zmsg_send");
+}
+
+static void queue_request (zsock_t *frontend, zsock_t *backend, zlist_t *workers)
+{
+    zmsg_t *msg = zmsg_recv (frontend);
+    check (msg != NULL, "zmsg_recv");
+    zframe_t *worker = (zframe_t *) zlist_pop (workers);
+    zmsg_pushmem (msg, NULL, 0);
+    zmsg_prepend (msg, &worker);
+    check (zmsg_send (&msg, backend) == 0, "zmsg_send");
+}
+
+static int spqueue_main (const char *frontend_at, const char *backend_at)
+{
+    pthread_t thread;
+    check (pthread_create (&thread, NULL, end_with_parent, NULL) == 0, "pthread_create");
+    zsock_t *frontend = zsock_new (ZMQ_ROUTER);
+    zsock_t *backend = zsock_new (ZMQ_ROUTER);
+    check (zsock_bind (frontend, "%s", frontend_at) != -1, "zsock_bind");
+    check (zsock_bind (backend, "%s", backend_at) != -1, "zsock_bind");
+    zlist_t *workers = zlist_new ();
+    zmq_pollitem_t items [] = {
+        { zsock_resolve (backend), 0, ZMQ_POLLIN, 0 },
+        { zsock_resolve (frontend), 0, ZMQ_POLLIN, 0 },
+    };
+    while (zmq_poll (items, zlist_size (workers) > 0 ? 2 : 1, -1) != -1) {
+        bool asked = zlist_size (workers) > 0 && items [1].revents & ZMQ_POLLIN;
+        if (items [0].revents & ZMQ_POLLIN)
+            queue_reply (frontend, backend, workers);
+        if (asked)
+            queue_request (frontend, backend, workers);
+    }
+    return 0; // interrupted
 }
 
 static const struct {
@@ -696,9 +753,11 @@ static const struct {
     { "broker-cpu", broker_cpu, CLOCK_THREAD_CPUTIME_ID },
     { "actor-spawn-stop", actor_spawn_stop, CLOCK_PROCESS_CPUTIME_ID },
     { "actor-roundtrip", actor_roundtrip, CLOCK_PROCESS_CPUTIME_ID },
-    { "proxy", proxy_is_elsewhere },
-    { "proxy-cpu", proxy_is_elsewhere },
-    { "proxy-full-cpu", proxy_is_elsewhere },
+    { "proxy", is_elsewhere },
+    { "proxy-cpu", is_elsewhere },
+    { "proxy-full-cpu", is_elsewhere },
+    { "spqueue", is_elsewhere },
+    { "spqueue-cpu", is_elsewhere },
 };
 
 int main (int argc, char **argv)
@@ -715,6 +774,8 @@ int main (int argc, char **argv)
     }
     if (argc == 4 && streq (argv [1], "--proxy"))
         return proxy_main (argv [2], argv [3]);
+    if (argc == 4 && streq (argv [1], "--spqueue"))
+        return spqueue_main (argv [2], argv [3]);
     count_t count = argc == 3 ? strtoull (argv [2], NULL, 10) : 0;
     for (size_t i = 0; count > 0 && i < workloads; i++) {
         if (streq (argv [1], WORKLOADS [i].name)) {

@@ -239,7 +239,7 @@ fn whole_rounds(count: u64, readers: usize) -> u64 {
 }
 
 /// Many systems allow few descriptors until they are asked for more.
-fn raise_descriptors() {
+pub(crate) fn raise_descriptors() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }

@@ -9,6 +9,7 @@ mod messages;
 mod middle;
 mod proxy;
 mod roundtrip;
+mod spqueue;
 mod workload;
 
 use std::error::Error;
@@ -29,6 +30,7 @@ fn all() -> impl Iterator<Item = &'static Workload> {
         frames::WORKLOADS,
         loops::WORKLOADS,
         broker::WORKLOADS,
+        spqueue::WORKLOADS,
         actors::WORKLOADS,
         proxy::WORKLOADS,
     ];
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
     let done = match args.first().map(String::as_str) {
         Some("--run") => run_one(&args[1..]),
         Some("--proxy") => proxy::run(&args[1..]),
+        Some("--spqueue") => spqueue::run(&args[1..]),
         _ => Plan::from(args).and_then(|plan| compare(&plan)),
     };
     if let Err(error) = done {
@@ -60,6 +63,9 @@ fn run_one(args: &[String]) -> Result<()> {
         "raw" => workload.raw.ok_or("raw zmq does not have this workload")?(count),
         program if workload.is_one_of(proxy::WORKLOADS) => {
             proxy::czmq(Path::new(program), name, count)
+        }
+        program if workload.is_one_of(spqueue::WORKLOADS) => {
+            spqueue::czmq(Path::new(program), count)
         }
         _ => return Err(USAGE.into()),
     };
@@ -201,7 +207,7 @@ fn peers(plan: &Plan, workload: &Workload) -> Result<[Option<Peer>; 3]> {
         |peer: &OsStr| Peer { program: this.clone(), args: vec!["--run".into(), peer.into()] };
     let has = |czmq: &&Czmq| czmq.workloads.iter().any(|name| name == workload.name);
     let czmq = plan.czmq.as_ref().filter(has).map(|czmq| {
-        if is_one_of(workload, &[proxy::WORKLOADS]) {
+        if is_one_of(workload, &[proxy::WORKLOADS, spqueue::WORKLOADS]) {
             return run(czmq.program.as_os_str());
         }
         Peer { program: czmq.program.clone(), args: Vec::new() }
