@@ -2,6 +2,7 @@
 //! own. `run.sh` builds the peers and starts this; `../README.md` says how to read what it prints.
 
 mod actors;
+mod balance;
 mod broker;
 mod frames;
 mod loops;
@@ -31,6 +32,7 @@ fn all() -> impl Iterator<Item = &'static Workload> {
         loops::WORKLOADS,
         broker::WORKLOADS,
         spqueue::WORKLOADS,
+        balance::WORKLOADS,
         actors::WORKLOADS,
         proxy::WORKLOADS,
     ];
@@ -176,7 +178,7 @@ fn line(plan: &Plan, workload: &Workload) -> Result<String> {
         ratio(raw, zkit),
         ratio(czmq, zkit)
     );
-    if is_one_of(workload, &[roundtrip::WORKLOADS, actors::WORKLOADS]) {
+    if is_one_of(workload, &[roundtrip::WORKLOADS, balance::WORKLOADS, actors::WORKLOADS]) {
         line += &format!(" time:zkit/raw={}", ratio(zkit, raw));
     }
     Ok(line)
