@@ -10,6 +10,7 @@ mod messages;
 mod middle;
 mod proxy;
 mod roundtrip;
+mod sizing;
 mod spqueue;
 mod workload;
 
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Some("--run") => run_one(&args[1..]),
         Some("--proxy") => proxy::run(&args[1..]),
         Some("--spqueue") => spqueue::run(&args[1..]),
+        Some("--sizing") => sizing::run(&args[1..]),
         _ => Plan::from(args).and_then(|plan| compare(&plan)),
     };
     if let Err(error) = done {
@@ -57,7 +59,7 @@ fn main() -> ExitCode {
 /// A child: `--run PEER NAME COUNT` prints the nanoseconds of one operation, as the CZMQ peer does.
 fn run_one(args: &[String]) -> Result<()> {
     let [peer, name, count] = args else { return Err(USAGE.into()) };
-    let mut runnable = all().chain(loops::CHECKS);
+    let mut runnable = all().chain(loops::CHECKS).chain(sizing::CHECKS);
     let workload = runnable.find(|one| one.name == name).ok_or("no such workload")?;
     let count: u64 = count.parse()?;
     let time = match peer.as_str() {

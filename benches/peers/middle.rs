@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use nix::time::ClockId;
@@ -22,6 +22,11 @@ impl Middle {
         let pid = Pid::from_raw(self.0.id() as i32);
         let clock = ClockId::pid_cpu_clock_id(pid).expect("it is not waited for before");
         clock.now().expect("a process has a clock").into()
+    }
+
+    /// What it prints, if it was started with a pipe for that.
+    pub(crate) fn take_stdout(&mut self) -> Option<ChildStdout> {
+        self.0.stdout.take()
     }
 }
 
