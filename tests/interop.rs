@@ -492,8 +492,6 @@ fn play(
     folder: &TempDir,
 ) {
     let zkit = ctx.socket(part.socket).unwrap();
-    // Its peer is there when it connects. What has come to its port after that is another's peer.
-    zkit.set_reconnect_ivl(None).unwrap();
     match part.socket {
         SocketType::Dealer => zkit.set_identity(IDENTITY).unwrap(),
         SocketType::Router => zkit.set_router_mandatory(true).unwrap(),

@@ -297,9 +297,13 @@ s_play (const char *name, const char *how, const char *endpoint)
         s_set (socket, ZMQ_SUBSCRIBE, HELLO);
     }
     if (streq (how, "bind")) {
-        if (zsock_bind (socket, "%s", endpoint) == -1)
+        //  zsock_bind would give out the same few ports again and again, and whoever was connected
+        //  to them before may come back.
+        if (zmq_bind (zsock_resolve (socket), endpoint) != 0)
             s_fail ("cannot bind");
-        s_say ("at %s", zsock_endpoint (socket));
+        char *bound = zsock_last_endpoint (socket);
+        s_say ("at %s", bound);
+        free (bound);
     }
     else {
         if (zsock_connect (socket, "%s", endpoint) != 0)
