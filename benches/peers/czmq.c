@@ -758,6 +758,7 @@ static const struct {
     { "proxy-full-cpu", is_elsewhere },
     { "spqueue", is_elsewhere },
     { "spqueue-cpu", is_elsewhere },
+    { "spqueue-loop-cpu", is_elsewhere },
 };
 
 int main (int argc, char **argv)

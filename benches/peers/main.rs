@@ -69,7 +69,7 @@ fn run_one(args: &[String]) -> Result<()> {
             proxy::czmq(Path::new(program), name, count)
         }
         program if workload.is_one_of(spqueue::WORKLOADS) => {
-            spqueue::czmq(Path::new(program), count)
+            spqueue::czmq(Path::new(program), name, count)
         }
         _ => return Err(USAGE.into()),
     };

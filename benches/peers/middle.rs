@@ -1,6 +1,7 @@
 //! What is in the middle of a workload and a process of its own, between sides that are the same for
 //! all peers.
 
+use std::fs;
 use std::io::{self, Read};
 use std::net::TcpListener;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -22,6 +23,14 @@ impl Middle {
         let pid = Pid::from_raw(self.0.id() as i32);
         let clock = ClockId::pid_cpu_clock_id(pid).expect("it is not waited for before");
         clock.now().expect("a process has a clock").into()
+    }
+
+    /// Of its first thread alone, where the system tells that of another process.
+    pub(crate) fn first_thread_cpu_time(&self) -> Duration {
+        let pid = self.0.id();
+        let times = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat"));
+        let nanos = times.ok().and_then(|times| times.split_whitespace().next()?.parse().ok());
+        nanos.map_or_else(|| self.cpu_time(), Duration::from_nanos)
     }
 
     /// What it prints, if it was started with a pipe for that.

@@ -1,20 +1,21 @@
 //! The queue of `examples/spqueue.rs` between REQ clients and REQ workers, over tcp: it is a process
 //! of its own, and everything else is the same for both peers.
 //!
-//! `spqueue` is timed by the clock, `spqueue-cpu` in the CPU time of the queue's process.
+//! `spqueue` is timed by the clock, `spqueue-cpu` in the CPU time of the queue's process, and
+//! `spqueue-loop-cpu` in that of its first thread, which is all of it but libzmq's I/O thread.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use zkit::{Error, HandlerId, SendError, ZContext, ZFrame, ZLoop, ZMsg, ZSock};
 
 use crate::Result;
 use crate::loops::raise_descriptors;
 use crate::middle::{Middle, free_endpoints, poll_items, sockets, this, wait_for_parent};
-use crate::workload::{Time, Workload};
+use crate::workload::{Run, Time, Workload};
 
 const CLIENTS: usize = 100;
 const WORKERS: usize = 100;
@@ -26,21 +27,32 @@ const BODY: &[u8] = &[b'x'; 100];
 /// Requests until everybody is connected.
 const WARM_UP: u64 = 50 * CLIENTS as u64;
 
-pub(crate) const WORKLOADS: &[Workload] =
-    &[workload("spqueue", false), workload("spqueue-cpu", true)];
+const LOOP: &str = "spqueue-loop-cpu";
 
-const fn workload(name: &'static str, pinned: bool) -> Workload {
-    let zkit = |count| through(this().arg("--spqueue"), count);
+pub(crate) const WORKLOADS: &[Workload] = &[
+    workload("spqueue", false, |count| zkit(count, Middle::cpu_time)),
+    workload("spqueue-cpu", true, |count| zkit(count, Middle::cpu_time)),
+    workload(LOOP, true, |count| zkit(count, Middle::first_thread_cpu_time)),
+];
+
+const fn workload(name: &'static str, pinned: bool, zkit: Run) -> Workload {
     Workload { name, count: 30_000, pinned, zkit, raw: None }
 }
 
+type CpuTime = fn(&Middle) -> Duration;
+
+fn zkit(count: u64, cpu_time: CpuTime) -> Time {
+    through(this().arg("--spqueue"), count, cpu_time)
+}
+
 /// The CZMQ program has the queue, and this the clients and the workers.
-pub(crate) fn czmq(program: &Path, count: u64) -> Time {
-    through(Command::new(program).arg("--spqueue"), count)
+pub(crate) fn czmq(program: &Path, name: &str, count: u64) -> Time {
+    let cpu_time = if name == LOOP { Middle::first_thread_cpu_time } else { Middle::cpu_time };
+    through(Command::new(program).arg("--spqueue"), count, cpu_time)
 }
 
 /// Has so many requests answered through the queue that `command` starts.
-fn through(command: &mut Command, count: u64) -> Time {
+fn through(command: &mut Command, count: u64, cpu_time: CpuTime) -> Time {
     let [frontend, backend] = free_endpoints();
     let middle = Middle::start(command.args([&frontend, &backend]), Stdio::null());
 
@@ -54,9 +66,9 @@ fn through(command: &mut Command, count: u64) -> Time {
     let clients = sockets(&at_the_front, zmq::REQ, &frontend, CLIENTS);
     clients.iter().for_each(|client| client.send(BODY, 0).unwrap());
     requests(&clients, WARM_UP);
-    let (wall, cpu) = (Instant::now(), middle.cpu_time());
+    let (wall, cpu) = (Instant::now(), cpu_time(&middle));
     requests(&clients, count);
-    let time = Time { wall: wall.elapsed(), cpu: middle.cpu_time() - cpu };
+    let time = Time { wall: wall.elapsed(), cpu: cpu_time(&middle) - cpu };
 
     drop(clients);
     let ending = thread::spawn(move || at_the_back.destroy().unwrap());
