@@ -147,7 +147,7 @@ fn zkit(count: u64) -> Time {
 }
 
 /// Polls only when both sockets have run dry.
-struct RawBroker {
+pub(crate) struct RawBroker {
     frontend: zmq::Socket,
     backend: zmq::Socket,
     workers: VecDeque<zmq::Message>,
@@ -155,6 +155,10 @@ struct RawBroker {
 }
 
 impl RawBroker {
+    pub(crate) fn new(frontend: zmq::Socket, backend: zmq::Socket) -> RawBroker {
+        RawBroker { frontend, backend, workers: VecDeque::new(), frame: zmq::Message::new() }
+    }
+
     /// Receives the first frame of a message, if there is one.
     fn begin(socket: &zmq::Socket, frame: &mut zmq::Message) -> bool {
         match socket.recv(frame, zmq::DONTWAIT) {
@@ -210,7 +214,7 @@ impl RawBroker {
         zmq::poll(&mut items[..sockets], -1).unwrap();
     }
 
-    fn run(&mut self, replies: u64) {
+    pub(crate) fn run(&mut self, replies: u64) {
         let mut left = replies;
         while left > 0 {
             let mut idle = true;
@@ -236,9 +240,7 @@ fn raw(count: u64) -> Time {
         router.bind(&place.endpoint(name)).unwrap();
         router
     };
-    let (workers, frame) = (VecDeque::new(), zmq::Message::new());
-    let mut broker =
-        RawBroker { frontend: router("frontend"), backend: router("backend"), workers, frame };
+    let mut broker = RawBroker::new(router("frontend"), router("backend"));
     place.serve(count, || {
         while broker.workers.len() < WORKERS {
             if broker.on_backend().is_none() {

@@ -57,7 +57,8 @@ fn highest_rate(seconds: u64) -> Time {
 /// A line about this many seconds at that rate, and the CPU time of the queue in them.
 fn at_rate(rate: u64, seconds: u64) -> (String, bool, Time) {
     let [frontend, backend] = free_endpoints();
-    let queue = Middle::start(this().args(["--spqueue", &frontend, &backend]), Stdio::null());
+    let queue =
+        Middle::start(this().args(["--spqueue", "zkit", &frontend, &backend]), Stdio::null());
     let workers = Middle::start(this().args(["--sizing", "workers", &backend]), Stdio::null());
     let [rate, seconds] = [rate, seconds].map(|number| number.to_string());
     let args = ["--sizing", "clients", &frontend, &rate, &seconds];

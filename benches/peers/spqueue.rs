@@ -1,5 +1,5 @@
 //! The queue of `examples/spqueue.rs` between REQ clients and REQ workers, over tcp: it is a process
-//! of its own, and everything else is the same for both peers.
+//! of its own, and everything else is the same for all peers.
 //!
 //! `spqueue` is timed by the clock, `spqueue-cpu` in the CPU time of the queue's process, and
 //! `spqueue-loop-cpu` in that of its first thread, which is all of it but libzmq's I/O thread.
@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use zkit::{Error, HandlerId, SendError, ZContext, ZFrame, ZLoop, ZMsg, ZSock};
 
 use crate::Result;
+use crate::broker::RawBroker;
 use crate::loops::raise_descriptors;
 use crate::middle::{Middle, free_endpoints, poll_items, sockets, this, wait_for_parent};
-use crate::workload::{Run, Time, Workload};
+use crate::workload::{Time, Workload};
 
 const CLIENTS: usize = 100;
 const WORKERS: usize = 100;
@@ -27,22 +28,37 @@ const BODY: &[u8] = &[b'x'; 100];
 /// Requests until everybody is connected.
 const WARM_UP: u64 = 50 * CLIENTS as u64;
 
+const COUNT: u64 = 30_000;
 const LOOP: &str = "spqueue-loop-cpu";
 
 pub(crate) const WORKLOADS: &[Workload] = &[
-    workload("spqueue", false, |count| zkit(count, Middle::cpu_time)),
-    workload("spqueue-cpu", true, |count| zkit(count, Middle::cpu_time)),
-    workload(LOOP, true, |count| zkit(count, Middle::first_thread_cpu_time)),
+    Workload {
+        name: "spqueue",
+        count: COUNT,
+        pinned: false,
+        zkit: |count| this_one("zkit", count, Middle::cpu_time),
+        raw: Some(|count| this_one("raw", count, Middle::cpu_time)),
+    },
+    Workload {
+        name: "spqueue-cpu",
+        count: COUNT,
+        pinned: true,
+        zkit: |count| this_one("zkit", count, Middle::cpu_time),
+        raw: Some(|count| this_one("raw", count, Middle::cpu_time)),
+    },
+    Workload {
+        name: LOOP,
+        count: COUNT,
+        pinned: true,
+        zkit: |count| this_one("zkit", count, Middle::first_thread_cpu_time),
+        raw: Some(|count| this_one("raw", count, Middle::first_thread_cpu_time)),
+    },
 ];
-
-const fn workload(name: &'static str, pinned: bool, zkit: Run) -> Workload {
-    Workload { name, count: 30_000, pinned, zkit, raw: None }
-}
 
 type CpuTime = fn(&Middle) -> Duration;
 
-fn zkit(count: u64, cpu_time: CpuTime) -> Time {
-    through(this().arg("--spqueue"), count, cpu_time)
+fn this_one(peer: &str, count: u64, cpu_time: CpuTime) -> Time {
+    through(this().args(["--spqueue", peer]), count, cpu_time)
 }
 
 /// The CZMQ program has the queue, and this the clients and the workers.
@@ -117,14 +133,34 @@ fn send_back(worker: &zmq::Socket) -> zmq::Result<()> {
     worker.send(body, 0)
 }
 
-/// A child: `--spqueue FRONTEND BACKEND` is the queue, until it is killed or its parent is gone.
+/// A child: `--spqueue PEER FRONTEND BACKEND` is the queue, until it is killed or its parent is gone.
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    let [frontend, backend] = args else { return Err("--spqueue FRONTEND BACKEND".into()) };
+    let [peer, frontend, backend] = args else {
+        return Err("--spqueue PEER FRONTEND BACKEND".into());
+    };
     raise_descriptors();
     thread::spawn(|| {
         wait_for_parent();
         std::process::exit(0);
     });
+    match peer.as_str() {
+        "zkit" => zkit(frontend, backend),
+        "raw" => raw(frontend, backend),
+        _ => Err("no such queue".into()),
+    }
+}
+
+/// A bound: a broker that knows of no worker that is gone.
+fn raw(frontend: &str, backend: &str) -> Result<()> {
+    let ctx = zmq::Context::new();
+    let (at_the_front, at_the_back) = (ctx.socket(zmq::ROUTER)?, ctx.socket(zmq::ROUTER)?);
+    at_the_front.bind(frontend)?;
+    at_the_back.bind(backend)?;
+    RawBroker::new(at_the_front, at_the_back).run(u64::MAX);
+    Ok(())
+}
+
+fn zkit(frontend: &str, backend: &str) -> Result<()> {
     let ctx = ZContext::new()?;
     let (frontend, backend) = (router(&ctx, frontend)?, router(&ctx, backend)?);
 
