@@ -338,7 +338,8 @@ options! {
     /// sides. Default no.
     ZMQ_INVERT_MATCHING as Flag: bool => invert_matching, set_invert_matching;
 
-    /// How long to wait before connecting anew; `None` is never. Default 100 ms.
+    /// How long to wait before connecting anew; `None` is never, and has libzmq drop what it has not
+    /// read when the peer closes. Default 100 ms.
     ZMQ_RECONNECT_IVL as MillisOr<-1>: Option<Duration> => reconnect_ivl, set_reconnect_ivl;
     /// How far that time grows, doubling with each failure; `None` is no growth. Default `None`.
     ZMQ_RECONNECT_IVL_MAX as MillisOr<0>: Option<Duration> => reconnect_ivl_max, set_reconnect_ivl_max;
