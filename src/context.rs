@@ -28,6 +28,11 @@ use crate::interrupt;
 ///
 /// [`shutdown`](ZContext::shutdown) ends the work of every socket in every thread before that.
 ///
+/// # Random numbers
+///
+/// libzmq makes the identities that a ROUTER gives its peers of C's `rand`, and leaves that unseeded.
+/// The first context of a process seeds it (`srand`), so that no process repeats another's.
+///
 /// ```
 /// use zkit::ZContext;
 ///
