@@ -17,7 +17,7 @@ const MOST_REQUESTS: usize = 10_000;
 const WARM_UP: u64 = 200;
 
 pub(crate) const WORKLOADS: &[Workload] =
-    &[Workload { name: "balance", count: 10_000, pinned: true, zkit, raw: Some(raw) }];
+    &[Workload { name: "balance", count: 3_000, pinned: true, zkit, raw: Some(raw) }];
 
 fn endpoints() -> (tempfile::TempDir, [String; 2]) {
     let dir = tempfile::tempdir().unwrap();
