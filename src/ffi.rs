@@ -26,6 +26,7 @@ fn last_errno() -> Errno {
     Errno(unsafe { zmq_sys::zmq_errno() })
 }
 
+#[inline]
 fn check(rc: c_int) -> Result<c_int, Errno> {
     if rc == -1 { Err(last_errno()) } else { Ok(rc) }
 }
@@ -392,6 +393,7 @@ impl RawSocket {
 
     /// Receives one frame in place of the content of `msg`: without waiting, or as long as
     /// `ZMQ_RCVTIMEO` says.
+    #[inline]
     #[inline]
     pub(crate) fn recv(&self, msg: &mut RawMsg, wait: bool) -> Result<(), Errno> {
         self.generation.check()?;

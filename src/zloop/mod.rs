@@ -119,6 +119,8 @@ pub struct ZLoop<'a, D> {
     waker: Waker<D>,
     stop: Stop,
     stopping: bool,
+    /// Whether a handler was paused or cancelled, or the loop stopped, since a reader last looked.
+    stirred: bool,
     running: bool,
 }
 
@@ -255,12 +257,15 @@ where
                 return Ok(false);
             }
             self(data, zloop, msg)?;
+            if zloop.stirred {
+                zloop.stirred = false;
+                if zloop.stopping || zloop.find(id).is_none_or(|handler| handler.paused) {
+                    return Ok(true);
+                }
+            }
             burst = burst.saturating_sub(1);
             let others_wait = burst == 0 && !zloop.ready.is_empty();
-            if zloop.allowance == 0 || zloop.stopping || others_wait {
-                return Ok(true);
-            }
-            if zloop.find(id).is_none_or(|handler| handler.paused) {
+            if others_wait || zloop.allowance == 0 {
                 return Ok(true);
             }
             zloop.allowance -= 1;
@@ -359,6 +364,7 @@ impl<'a, D> ZLoop<'a, D> {
             waker: Waker { shared: Arc::new(shared) },
             stop: Stop::OnInterrupt,
             stopping: false,
+            stirred: false,
             running: false,
         })
     }
@@ -561,6 +567,7 @@ impl<'a, D> ZLoop<'a, D> {
             return false;
         }
         log::trace!("cancelling {id:?}");
+        self.stirred = true;
         let mut handler = self.handlers.remove(id.key as usize);
         match handler.on {
             On::Timer { key, .. } => {
@@ -599,6 +606,7 @@ impl<'a, D> ZLoop<'a, D> {
         let timers = &mut self.timers;
         let Some(handler) = find_mut(&mut self.handlers, id) else { return false };
         handler.paused = true;
+        self.stirred = true;
         if let On::Timer { key, left } = &mut handler.on {
             *left = timers.pause(now, *key).or(*left);
         }
@@ -734,6 +742,7 @@ impl<'a, D> ZLoop<'a, D> {
     /// if it is not running.
     pub fn stop(&mut self) {
         self.stopping = true;
+        self.stirred = true;
     }
 
     /// Whether to go on when the process is interrupted, because somebody else stops the loop in
