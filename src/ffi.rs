@@ -394,7 +394,6 @@ impl RawSocket {
     /// Receives one frame in place of the content of `msg`: without waiting, or as long as
     /// `ZMQ_RCVTIMEO` says.
     #[inline]
-    #[inline]
     pub(crate) fn recv(&self, msg: &mut RawMsg, wait: bool) -> Result<(), Errno> {
         self.generation.check()?;
         let flags = if wait { 0 } else { zmq_sys::ZMQ_DONTWAIT as c_int };
