@@ -1,7 +1,5 @@
 use std::cell::{Cell, RefCell};
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, OnceLock};
@@ -10,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::clock;
 use crate::context::ZContext;
 use crate::error::{Error, Result, SendError};
+use crate::ffi;
 use crate::msg::ZMsg;
 use crate::socket::ZSock;
 use crate::thread::{self, Thread};
@@ -116,7 +115,7 @@ impl<T: Send + 'static> ZActor<T> {
             ended: OnceLock::new(),
             received: AtomicU64::new(0),
             leaving: AtomicBool::new(false),
-            end: RandomState::new().build_hasher().finish(),
+            end: ffi::random(),
         });
         let (say_ready, ready) = mpsc::channel();
         let actors_end = ActorPipe {
@@ -178,10 +177,14 @@ impl<T> ZActor<T> {
     }
 
     fn send_until(&self, msg: ZMsg, deadline: Option<Instant>) -> Result<(), SendError<ZMsg>> {
-        let gone = || (!self.is_running()).then(|| self.shared.gone());
-        send_unless(gone, &self.pipe, msg, deadline)?;
+        self.send_uncounted(msg, deadline)?;
         self.sent.set(self.sent.get() + 1);
         Ok(())
+    }
+
+    fn send_uncounted(&self, msg: ZMsg, deadline: Option<Instant>) -> Result<(), SendError<ZMsg>> {
+        let gone = || (!self.is_running()).then(|| self.shared.gone());
+        send_unless(gone, &self.pipe, msg, deadline)
     }
 
     /// Receives a message from the actor. Waits until there is one.
@@ -302,9 +305,8 @@ impl<T> ZActor<T> {
     fn terminate(&self) {
         self.shared.leaving.store(true, Ordering::Release);
         self.pipe.set_nonstop(true);
-        let gone = || (!self.is_running()).then(|| self.shared.gone());
         // It fails when the actor is gone, or the context, which ends the actor too.
-        let _ = send_unless(gone, &self.pipe, TERM.into(), None);
+        let _ = self.send_uncounted(TERM.into(), None);
     }
 
     fn join_thread(&mut self) -> Result<T> {

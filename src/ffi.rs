@@ -251,10 +251,14 @@ fn seed_random(generation: Generation) {
     static SEEDED: AtomicU32 = AtomicU32::new(0);
     let seeded = generation.0.wrapping_add(1);
     if SEEDED.swap(seeded, Ordering::Relaxed) != seeded {
-        let seed = RandomState::new().build_hasher().finish();
         // SAFETY: srand has no preconditions.
-        unsafe { libc::srand(seed as u32) };
+        unsafe { libc::srand(random() as u32) };
     }
+}
+
+/// A number that nobody can guess, of the standard library's source for hashes.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// A libzmq context. Not terminated on drop: when to wait for that is the caller's policy.

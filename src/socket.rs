@@ -1,7 +1,5 @@
 use std::cell::{Cell, RefCell};
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Mutex;
 use std::thread;
@@ -430,7 +428,7 @@ impl ZSock {
         let (first, last) = (u32::from(*range.ports.start()), u32::from(*range.ports.end()));
         let count = last - first + 1;
         // A hasher's random keys are as good a die as this needs.
-        let leap = if range.random { RandomState::new().build_hasher().finish() as u32 } else { 0 };
+        let leap = if range.random { ffi::random() as u32 } else { 0 };
         for step in 0..count {
             let port = first + (leap % count + step) % count;
             match self.bind_one(&format!("{}{port}", range.host)) {

@@ -370,7 +370,7 @@ impl<'a, D> ZLoop<'a, D> {
     }
 
     fn now(&self) -> u64 {
-        self.epoch.elapsed().as_nanos() as u64
+        nanos_since(self.epoch)
     }
 }
 
@@ -602,20 +602,17 @@ impl<'a, D> ZLoop<'a, D> {
     /// Leaves a handler uncalled until [`resume`](ZLoop::resume). Messages wait in their socket; a
     /// timer keeps the time that it still had. Whether there is such a handler.
     pub fn pause(&mut self, id: HandlerId) -> bool {
-        let now = self.now();
-        let timers = &mut self.timers;
         let Some(handler) = find_mut(&mut self.handlers, id) else { return false };
         handler.paused = true;
         self.stirred = true;
         if let On::Timer { key, left } = &mut handler.on {
-            *left = timers.pause(now, *key).or(*left);
+            *left = self.timers.pause(nanos_since(self.epoch), *key).or(*left);
         }
         true
     }
 
     /// Lets a paused handler be called again. Whether there is such a handler.
     pub fn resume(&mut self, id: HandlerId) -> bool {
-        let now = self.now();
         let Some(handler) = find_mut(&mut self.handlers, id) else { return false };
         if !std::mem::replace(&mut handler.paused, false) {
             return true;
@@ -623,7 +620,7 @@ impl<'a, D> ZLoop<'a, D> {
         match &mut handler.on {
             On::Timer { key, left } => {
                 if let Some(left) = left.take() {
-                    self.timers.resume(now, *key, left);
+                    self.timers.resume(nanos_since(self.epoch), *key, left);
                 }
             }
             On::Input(key) | On::Output(key) => {
@@ -676,6 +673,10 @@ impl<'a, D> ZLoop<'a, D> {
             self.ready.push(ready, queued);
         }
     }
+}
+
+fn nanos_since(epoch: Instant) -> u64 {
+    epoch.elapsed().as_nanos() as u64
 }
 
 fn find_mut<'s, 'a, D>(
