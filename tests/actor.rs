@@ -1,8 +1,6 @@
 //! Actors: ready before they are used, ended by their owner, and neither side ever hangs because
 //! the other is gone.
 
-#![allow(unsafe_code, reason = "fork and _exit are unsafe")]
-
 mod common;
 
 use std::cell::OnceCell;
@@ -14,17 +12,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use log::Level;
-use nix::libc;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill, raise};
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, alarm, fork};
+use nix::unistd::Pid;
 use zkit::{
     ActorPipe, Error, Events, Exit, Repeat, Result, SendError, ZActor, ZContext, ZLoop, ZMsg,
     ZPoller, interrupt,
 };
 
-use common::{alone, blocked, child, child_role, record, records, unique, within};
+use common::{
+    alone, assert_forked, blocked, child, child_role, in_a_fork, record, records, unique, within,
+};
 
 /// What takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -1257,35 +1255,6 @@ fn a_panic_in_main_ends_the_process_although_actors_live() {
 }
 
 // Fork.
-
-/// Forks. The child runs `case` with its copy of `state` and ends; the parent gets its own back when
-/// the child has succeeded.
-#[track_caller]
-fn in_a_fork<S>(state: S, case: impl FnOnce(S)) -> S {
-    // SAFETY: the child goes on in Rust code, which is more than POSIX grants the child of a
-    // process with threads, but what is to be tested. The system's allocator allows it.
-    match unsafe { fork() }.unwrap() {
-        ForkResult::Parent { child } => {
-            assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
-            state
-        }
-        ForkResult::Child => {
-            alarm::set(10);
-            let done = panic::catch_unwind(AssertUnwindSafe(|| case(state)));
-            // SAFETY: ends this process, whatever its state.
-            unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
-        }
-    }
-}
-
-#[track_caller]
-fn assert_forked<T>(result: Result<T>) {
-    match result {
-        Err(Error::Forked) => {}
-        Err(error) => panic!("{error}"),
-        Ok(_) => panic!("it worked"),
-    }
-}
 
 #[test]
 fn every_call_on_the_parents_actors_says_so() {

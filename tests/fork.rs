@@ -23,7 +23,7 @@ use zkit::{
     Error, Events, SendError, SocketType, ZContext, ZFrame, ZMsg, ZPoller, ZSock, interrupt,
 };
 
-use common::alone;
+use common::{alone, assert_forked};
 
 /// What takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -113,15 +113,6 @@ fn sounds() -> bool {
     poller.set_nonstop(true);
     poller.add_fd((), &descriptor, Events::READABLE).unwrap();
     poller.wait(Some(Duration::ZERO)).unwrap().is_some()
-}
-
-#[track_caller]
-fn assert_forked<T>(result: zkit::Result<T>) {
-    match result {
-        Err(Error::Forked) => {}
-        Err(error) => panic!("{error:?}"),
-        Ok(_) => panic!("it worked"),
-    }
 }
 
 #[track_caller]

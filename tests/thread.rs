@@ -1,24 +1,19 @@
 //! Threads that are started by zkit: what they are given, what comes back, and what is logged.
 
-#![allow(unsafe_code, reason = "fork and _exit are unsafe")]
-
 mod common;
 
-use std::panic::{self, AssertUnwindSafe};
+use std::panic;
 use std::sync::mpsc;
 use std::thread as std_thread;
 use std::time::{Duration, Instant};
 
 use log::Level;
-use nix::libc;
 use nix::sys::signal::{Signal, raise};
-use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, alarm, fork};
 use zkit::{
     Error, Exit, Result, ZContext, ZLoop, ZPoller, ZSock, ZThread, clock, interrupt, thread,
 };
 
-use common::{alone, record, records, unique, within};
+use common::{alone, assert_forked, in_a_fork, record, records, unique, within};
 
 /// What takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -447,35 +442,6 @@ fn fork_says_that_no_sockets_are_left() {
         let error = thread::fork(&ctx, |_, _| Ok(())).unwrap_err();
         assert!(matches!(error, Error::Socket { .. }), "{error}");
     });
-}
-
-/// Forks the process. The child runs `case` with its copy of `state` and ends; the parent gets its
-/// own back when the child has succeeded.
-#[track_caller]
-fn in_a_fork<S>(state: S, case: impl FnOnce(S)) -> S {
-    // SAFETY: the child goes on in Rust code, which is more than POSIX grants the child of a
-    // process with threads, but what is to be tested. The system's allocator allows it.
-    match unsafe { fork() }.unwrap() {
-        ForkResult::Parent { child } => {
-            assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
-            state
-        }
-        ForkResult::Child => {
-            alarm::set(10);
-            let done = panic::catch_unwind(AssertUnwindSafe(|| case(state)));
-            // SAFETY: ends this process, whatever its state.
-            unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
-        }
-    }
-}
-
-#[track_caller]
-fn assert_forked<T>(result: Result<T>) {
-    match result {
-        Err(Error::Forked) => {}
-        Err(error) => panic!("{error}"),
-        Ok(_) => panic!("it worked"),
-    }
 }
 
 #[test]

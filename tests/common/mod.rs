@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::process::{self, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
@@ -15,7 +16,8 @@ use std::{env, fs, panic, thread};
 
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, alarm, gettid};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, alarm, fork, gettid};
 use tempfile::TempDir;
 
 /// Runs `f` in a thread of its own and returns its result. Panics, naming `name`, when it takes
@@ -365,4 +367,34 @@ pub(crate) fn record() {
 /// What was logged since the last call.
 pub(crate) fn records() -> Vec<(log::Level, String)> {
     std::mem::take(&mut *RECORDS.0.lock().expect("no panic here"))
+}
+
+/// Forks. The child runs `case` with its copy of `state` and ends; the parent gets its own back when
+/// the child has succeeded.
+#[track_caller]
+#[allow(unsafe_code, reason = "fork and _exit are unsafe")]
+pub(crate) fn in_a_fork<S>(state: S, case: impl FnOnce(S)) -> S {
+    // SAFETY: the child goes on in Rust code, which is more than POSIX grants the child of a
+    // process with threads, but what is to be tested. The system's allocator allows it.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Parent { child } => {
+            assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
+            state
+        }
+        ForkResult::Child => {
+            alarm::set(10);
+            let done = panic::catch_unwind(AssertUnwindSafe(|| case(state)));
+            // SAFETY: ends this process, whatever its state.
+            unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
+        }
+    }
+}
+
+#[track_caller]
+pub(crate) fn assert_forked<T>(result: zkit::Result<T>) {
+    match result {
+        Err(zkit::Error::Forked) => {}
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it worked"),
+    }
 }
