@@ -356,9 +356,14 @@ impl<'a> Proxy<'a> {
     }
 
     fn set_paused(&mut self, zloop: &mut ZLoop<'_, Self>, paused: bool) {
-        for direction in self.directions.iter().flatten() {
-            let active =
-                if direction.blocked.is_some() { direction.room } else { direction.reader };
+        for direction in self.directions.iter_mut().flatten() {
+            let active = match &mut direction.blocked {
+                Some((_, since)) => {
+                    *since = Instant::now(); // a pause tries nobody's patience
+                    direction.room
+                }
+                None => direction.reader,
+            };
             if paused {
                 zloop.pause(active)
             } else {
