@@ -1513,6 +1513,122 @@ fn a_waker_wakes_posts_in_order_and_stops() {
 }
 
 #[test]
+fn wakes_until_the_loop_looks_are_one_and_none_is_lost() {
+    bounded(|| {
+        let mut zloop = Loop::new().unwrap();
+        let id = zloop.on_wake(count);
+        let waker = zloop.waker();
+        (0..100).for_each(|_| waker.wake().unwrap());
+        let mut world = World::default();
+        turns(&mut zloop, &mut world);
+        assert_eq!(world.count, 1);
+
+        zloop.pause(id);
+        waker.wake().unwrap();
+        turns(&mut zloop, &mut world);
+        assert_eq!(world.count, 1, "paused");
+        zloop.resume(id);
+        turns(&mut zloop, &mut world);
+        assert_eq!(world.count, 2, "told while it was paused");
+        zloop.pause(id);
+        zloop.resume(id);
+        turns(&mut zloop, &mut world);
+        assert_eq!(world.count, 2, "nobody has woken it");
+
+        assert!(zloop.cancel(id));
+        waker.wake().unwrap();
+        turns(&mut zloop, &mut world);
+        assert_eq!(world.count, 2, "cancelled");
+    });
+}
+
+#[test]
+fn what_threads_put_into_a_queue_before_they_wake_is_always_found() {
+    const THREADS: u32 = 3;
+    const EACH: u32 = 20_000;
+    bounded(|| {
+        let (sender, queue) = mpsc::channel();
+        let mut zloop = Loop::new().unwrap();
+        zloop.on_wake(move |world: &mut World, zloop| {
+            world.count += queue.try_iter().count();
+            if world.count as u32 == THREADS * EACH {
+                zloop.stop();
+            }
+            Ok(())
+        });
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let (sender, waker) = (sender.clone(), zloop.waker());
+                thread::spawn(move || {
+                    for number in 0..EACH {
+                        sender.send(number).unwrap();
+                        waker.wake().unwrap();
+                    }
+                })
+            })
+            .collect();
+        assert_eq!(zloop.run(&mut World::default()).unwrap(), Exit::Stopped);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn a_wake_is_not_lost_by_a_panic_of_a_task_or_of_its_handler() {
+    bounded(|| {
+        let mut zloop = Loop::new().unwrap();
+        let waker = zloop.waker();
+        zloop.on_wake(|world: &mut World, _| {
+            world.count += 1;
+            assert!(world.count > 1, "meant to fail");
+            Ok(())
+        });
+        waker.post(|_, _| panic!("meant to fail")).unwrap();
+        waker
+            .post(|world, _| {
+                world.log.push("later".into());
+                Ok(())
+            })
+            .unwrap();
+        let mut world = World::default();
+        for _ in 0..2 {
+            let panics = catch_unwind(AssertUnwindSafe(|| turns(&mut zloop, &mut world)));
+            assert!(panics.is_err());
+        }
+        turns(&mut zloop, &mut world);
+        assert_eq!((world.count, world.log), (2, vec!["later".into()]));
+    });
+}
+
+#[test]
+fn a_source_is_told_what_nobody_else_would_tell() {
+    bounded(|| {
+        let (mut far, near) = mio::unix::pipe::new().unwrap();
+        far.write_all(b"abc").unwrap();
+        let mut zloop = Loop::new().unwrap();
+        // A byte a turn, though the event comes once.
+        let id = zloop
+            .source(near, Interest::READABLE, |world: &mut World, zloop, near, events| {
+                assert!(events.is_readable());
+                let mut byte = [0];
+                if near.read(&mut byte).is_ok_and(|read| read > 0) {
+                    world.log.push(char::from(byte[0]).into());
+                    assert!(zloop.tell(world.ids[0], Events::READABLE));
+                }
+                Ok(())
+            })
+            .unwrap();
+        let timer = zloop.timer(LIMIT, Repeat::ONCE, count).unwrap();
+        let mut world = World { ids: vec![id], ..World::default() };
+        turns(&mut zloop, &mut world);
+        assert_eq!(world.log, ["a", "b", "c"]);
+
+        assert!(!zloop.tell(timer, Events::READABLE), "it is no source");
+        zloop.cancel(id);
+        assert!(!zloop.tell(id, Events::READABLE), "it is gone");
+    });
+}
+
+#[test]
 fn a_task_that_fails_does_not_lose_the_later_ones() {
     bounded(|| {
         let mut zloop = Loop::new().unwrap();

@@ -117,6 +117,8 @@ pub struct ZLoop<'a, D> {
     allowance: usize,
     generation: u32,
     waker: Waker<D>,
+    /// The handlers that are called when it was used.
+    wakes: Vec<usize>,
     stop: Stop,
     stopping: bool,
     /// Whether a handler was paused or cancelled, or the loop stopped, since a reader last looked.
@@ -205,6 +207,8 @@ enum On<'a> {
     Source(Events),
     Descriptor { fd: Box<dyn AsFd + 'a>, interest: Events },
     Timer { key: u32, left: Option<u64> },
+    /// Whether it is to be called.
+    Wake(bool),
 }
 
 type SocketCall<'a, D> = dyn FnMut(&mut D, &mut ZLoop<'a, D>, &ZSock) -> Result<()> + 'a;
@@ -347,7 +351,12 @@ impl<'a, D> ZLoop<'a, D> {
             .register(&mut SourceFd(&interrupts), INTERRUPT, Interest::READABLE)
             .map_err(failed)?;
         let bell = mio::Waker::new(poll.registry(), WAKER).map_err(failed)?;
-        let shared = Shared { bell, stop: AtomicBool::new(false), posted: Mutex::default() };
+        let shared = Shared {
+            bell,
+            rung: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            posted: Mutex::default(),
+        };
         Ok(ZLoop {
             poll,
             events: mio::Events::with_capacity(1024),
@@ -362,6 +371,7 @@ impl<'a, D> ZLoop<'a, D> {
             allowance: 0,
             generation: 0,
             waker: Waker { shared: Arc::new(shared) },
+            wakes: Vec::new(),
             stop: Stop::OnInterrupt,
             stopping: false,
             stirred: false,
@@ -488,6 +498,44 @@ impl<'a, D> ZLoop<'a, D> {
         Ok(self.insert(on, Call::Plain(Box::new(handler))))
     }
 
+    /// Calls `handler` when a [waker](ZLoop::waker) has woken the loop, once for all that did so since
+    /// the last call: for what other threads put into a queue.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::thread;
+    /// use zkit::ZLoop;
+    ///
+    /// let (sender, queue) = mpsc::sync_channel(100);
+    /// let mut zloop = ZLoop::new()?;
+    /// zloop.on_wake(move |sum: &mut u32, zloop| {
+    ///     *sum += queue.try_iter().sum::<u32>();
+    ///     if *sum == 6 {
+    ///         zloop.stop();
+    ///     }
+    ///     Ok(())
+    /// });
+    /// let waker = zloop.waker();
+    /// thread::spawn(move || {
+    ///     for number in [1, 2, 3] {
+    ///         sender.send(number).expect("the queue is there");
+    ///         waker.wake().expect("the loop can be woken");
+    ///     }
+    /// });
+    /// let mut sum = 0;
+    /// zloop.run(&mut sum)?;
+    /// assert_eq!(sum, 6);
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
+    pub fn on_wake(
+        &mut self,
+        handler: impl FnMut(&mut D, &mut ZLoop<'a, D>) -> Result<()> + 'a,
+    ) -> HandlerId {
+        let id = self.insert(On::Wake(false), Call::Plain(Box::new(handler)));
+        self.wakes.push(id.key as usize);
+        id
+    }
+
     fn insert(&mut self, on: On<'a>, call: Call<'a, D>) -> HandlerId {
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
@@ -573,6 +621,7 @@ impl<'a, D> ZLoop<'a, D> {
             On::Timer { key, .. } => {
                 self.timers.remove(key);
             }
+            On::Wake(_) => self.wakes.retain(|&wake| wake != id.key as usize),
             On::Source(_) => {
                 if let Some(Call::Source(source)) = &mut handler.call {
                     let _ = source.deregister(self.poll.registry());
@@ -627,8 +676,23 @@ impl<'a, D> ZLoop<'a, D> {
                 let key = *key;
                 self.queue(Ready::Socket(key));
             }
-            On::Source(_) | On::Descriptor { .. } => self.queue(Ready::Handler(id.key as usize)),
+            On::Source(_) | On::Descriptor { .. } | On::Wake(_) => {
+                self.queue(Ready::Handler(id.key as usize));
+            }
         }
+        true
+    }
+
+    /// Has the handler of a [`source`](ZLoop::source) called with `events`, as if the source had told
+    /// them: when there is something new to write, or when the handler has left something for the
+    /// sake of others. Its turn comes after those that are ready already. Whether there is such a
+    /// source.
+    pub fn tell(&mut self, id: HandlerId, events: Events) -> bool {
+        match find_mut(&mut self.handlers, id) {
+            Some(Handler { on: On::Source(told), .. }) => *told = *told | events,
+            _ => return false,
+        }
+        self.queue(Ready::Handler(id.key as usize));
         true
     }
 
@@ -730,9 +794,8 @@ impl<'a, D> ZLoop<'a, D> {
     pub fn timeout(&mut self) -> Option<Duration> {
         self.queue_touched();
         // A task that failed, or an interrupt, may have left some whose wake is over.
-        let shared = &self.waker.shared;
-        let asked = shared.stop.load(Ordering::Relaxed) || !lock(&shared.posted).is_empty();
-        if !self.ready.is_empty() || self.stopping || asked {
+        let rung = self.waker.shared.rung.load(Ordering::Relaxed);
+        if !self.ready.is_empty() || self.stopping || rung {
             return Some(Duration::ZERO);
         }
         let due = self.timers.next_deadline()?;
@@ -822,7 +885,9 @@ impl<'a, D> ZLoop<'a, D> {
 
     /// Calls what the waker was given, then the timers that are due at `now`, then who is ready.
     fn serve(&mut self, data: &mut D, now: u64) -> Result<()> {
-        self.serve_posted(data)?;
+        if self.waker.shared.rung.load(Ordering::Relaxed) {
+            self.answer_bell(data)?;
+        }
         let mark = self.timers.mark();
         while !self.stopping {
             let Some(timer) = self.timers.fire(now, mark) else { break };
@@ -840,8 +905,18 @@ impl<'a, D> ZLoop<'a, D> {
         Ok(())
     }
 
-    fn serve_posted(&mut self, data: &mut D) -> Result<()> {
+    fn answer_bell(&mut self, data: &mut D) -> Result<()> {
         let shared = Arc::clone(&self.waker.shared);
+        // From here on there is a new wake for what is new.
+        shared.rung.swap(false, Ordering::AcqRel);
+        for place in 0..self.wakes.len() {
+            let key = self.wakes[place];
+            if let Some(Handler { on: On::Wake(told), .. }) = self.handlers.get_mut(key) {
+                *told = true;
+                self.queue(Ready::Handler(key));
+            }
+        }
+        let unserved = Unserved(&shared);
         // A waker's stop comes after the tasks that were posted before it.
         let stop = shared.stop.load(Ordering::Acquire);
         // The lock is not held while a task is called, which may post another.
@@ -857,6 +932,7 @@ impl<'a, D> ZLoop<'a, D> {
             shared.stop.store(false, Ordering::Relaxed);
             self.stopping = true;
         }
+        drop(unserved);
         Ok(())
     }
 
@@ -949,6 +1025,10 @@ impl<'a, D> ZLoop<'a, D> {
             return Ok(());
         }
         let events = match &mut handler.on {
+            On::Wake(told) => match std::mem::take(told) {
+                true => Events::READABLE,
+                false => Events::NONE,
+            },
             On::Source(events) => std::mem::replace(events, Events::NONE),
             On::Descriptor { fd, interest } => ready_for(fd.as_fd(), *interest)?,
             _ => Events::NONE,
@@ -961,7 +1041,8 @@ impl<'a, D> ZLoop<'a, D> {
         let result = self.call(key, |zloop, call, _| match call {
             Call::Events(call) => call(data, zloop, events),
             Call::Source(call) => call.call(data, zloop, events),
-            _ => Ok(()),
+            Call::Plain(call) => call(data, zloop),
+            Call::Reader(_) | Call::Socket(_) => Ok(()),
         });
         if level {
             self.queue(Ready::Handler(key));
@@ -1002,7 +1083,10 @@ impl<'a, D> ZLoop<'a, D> {
 impl<D> ZLoop<'_, D> {
     /// What is left to do for a handler that was called and is still there.
     fn settle(&mut self, id: HandlerId, panicked: bool) {
-        let Some(handler) = self.find(id) else { return };
+        let Some(handler) = find_mut(&mut self.handlers, id) else { return };
+        if let On::Wake(told) = &mut handler.on {
+            *told |= panicked;
+        }
         match handler.on {
             // It has had its last firing, unless its handler has reset it.
             On::Timer { key, left: None } if !self.timers.is_scheduled(key) => {
@@ -1010,7 +1094,7 @@ impl<D> ZLoop<'_, D> {
                 self.handlers.remove(id.key as usize);
             }
             On::Input(key) | On::Output(key) if panicked => self.queue(Ready::Socket(key)),
-            On::Source(_) | On::Descriptor { .. } if panicked => {
+            On::Source(_) | On::Descriptor { .. } | On::Wake(_) if panicked => {
                 self.queue(Ready::Handler(id.key as usize));
             }
             _ => {}
@@ -1034,17 +1118,39 @@ type Posted<D> = Box<dyn FnOnce(&mut D, &mut ZLoop<'_, D>) -> Result<()> + Send>
 
 struct Shared<D> {
     bell: mio::Waker,
+    /// Whether it was rung and nobody has answered yet.
+    rung: AtomicBool,
     stop: AtomicBool,
     posted: Mutex<VecDeque<Posted<D>>>,
 }
 
+/// What a task that fails or panics leaves is for the next turn, whose wake is over.
+struct Unserved<'a, D>(&'a Shared<D>);
+
+impl<D> Drop for Unserved<'_, D> {
+    fn drop(&mut self) {
+        let Unserved(shared) = self;
+        if shared.stop.load(Ordering::Relaxed) || !lock(&shared.posted).is_empty() {
+            shared.rung.store(true, Ordering::Release);
+        }
+    }
+}
+
 impl<D> Waker<D> {
-    /// Has the loop wake up.
+    /// Has the loop wake up, and call its [`on_wake`](ZLoop::on_wake). It costs next to nothing when
+    /// the loop has yet to answer the last wake.
     ///
     /// # Errors
     /// [`Error::Io`] when the system refuses.
     pub fn wake(&self) -> Result<()> {
-        self.shared.bell.wake().map_err(|error| cannot("cannot wake a reactor", error))
+        // The loop lowers the flag before it looks at what it was woken for.
+        if self.shared.rung.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.shared.bell.wake().map_err(|error| {
+            self.shared.rung.store(false, Ordering::Release);
+            cannot("cannot wake a reactor", error)
+        })
     }
 
     /// Has the loop wake up and call `task` once.
