@@ -205,8 +205,14 @@ enum On<'a> {
     Input(usize),
     Output(usize),
     Source(Events),
-    Descriptor { fd: Box<dyn AsFd + 'a>, interest: Events },
-    Timer { key: u32, left: Option<u64> },
+    Descriptor {
+        fd: Box<dyn AsFd + 'a>,
+        interest: Events,
+    },
+    Timer {
+        key: u32,
+        left: Option<u64>,
+    },
     /// Whether it is to be called.
     Wake(bool),
 }

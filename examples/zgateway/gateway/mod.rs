@@ -1,0 +1,246 @@
+//! The gateway itself: what its threads are, how they hang together, and how they end.
+//!
+//! ```text
+//!            master            accepts, and gives each client to an I/O thread
+//!              |
+//!   clients - I/O threads      cut what clients send into messages, write replies
+//!              |      ^
+//!   queues     v      |        one of each I/O thread for each group; one back to each I/O thread
+//!            PUSH    PULL      workers, which speak ZeroMQ with the back-end processes
+//! ```
+//!
+//! Every thread has a loop of its own and shares no data with another but the queues, each of which
+//! is between two. A thread that has put something into a queue wakes the one that takes it out.
+
+mod bucket;
+pub mod connection;
+mod ids;
+mod io;
+mod master;
+mod pull;
+mod push;
+pub mod queue;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, mpsc};
+use std::time::Instant;
+
+use anyhow::Context;
+use mio::net::TcpListener;
+use tracing::{info, warn};
+use zkit::{Exit, Result, Waker, ZActor, ZContext, ZLoop};
+
+use self::connection::Reason;
+use self::ids::{Layout, Slots};
+use self::io::{IoThread, Links};
+use self::master::Master;
+use self::pull::{Dropped, PullWorker};
+use self::push::{Group, PushWorker};
+use crate::config::Config;
+use crate::metrics::Metrics;
+use crate::protocol::ID;
+use crate::{descriptors, http};
+
+/// Replies that wait for one I/O thread, and their bytes.
+const REPLY_QUEUE: usize = 16 * 1024;
+const REPLY_QUEUE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Where a gateway can really be reached, wildcards resolved.
+#[derive(Debug, Clone)]
+pub struct Addresses {
+    pub clients: SocketAddr,
+    /// By name.
+    pub groups: Vec<(String, String)>,
+    /// By type.
+    pub replies: Vec<(u8, String)>,
+    pub metrics: Option<SocketAddr>,
+}
+
+impl fmt::Display for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "clients at {}", self.clients)?;
+        for (name, endpoint) in &self.groups {
+            writeln!(f, "group {name} at {endpoint}")?;
+        }
+        for (kind, endpoint) in &self.replies {
+            writeln!(f, "replies of type {kind} at {endpoint}")?;
+        }
+        self.metrics.map_or(Ok(()), |metrics| writeln!(f, "metrics at http://{metrics}/metrics"))
+    }
+}
+
+/// Serves until the process is interrupted, and then until all that is under way is done or the grace
+/// time is over. `ready` is told the addresses when clients may come.
+pub fn serve(config: Config, ready: impl FnOnce(&Addresses)) -> anyhow::Result<()> {
+    let config = Arc::new(config);
+    reserve_descriptors(config.limits.connections)?;
+    // Its own sockets, and two for each thread's pipe.
+    let sockets = 2 * config.io_threads + config.groups.len() + config.replies.len() + 16;
+    let ctx = ZContext::builder().max_sockets(u32::try_from(sockets)?).build()?;
+    let metrics = Arc::new(Metrics::new()?);
+    let layout = Layout::new(config.io_threads, config.limits.connections)
+        .context("an id of 4 bytes cannot name so many connections")?;
+
+    let mut request_senders: Vec<Vec<_>> = (0..config.io_threads).map(|_| Vec::new()).collect();
+    let mut groups = Vec::new();
+    let mut depths = Vec::new();
+    let mut addresses = Addresses {
+        clients: config.listen,
+        groups: Vec::new(),
+        replies: Vec::new(),
+        metrics: None,
+    };
+    for group in &config.groups {
+        let socket = ctx.push("")?;
+        socket.set_sndhwm(Some(group.hwm))?;
+        addresses.groups.push((group.name.clone(), socket.bind(&group.bind)?));
+        let share = |limit: usize| limit.div_ceil(config.io_threads);
+        let mut receivers = Vec::new();
+        let mut group_depths = Vec::new();
+        for senders in &mut request_senders {
+            let (sender, receiver) = queue::bounded(share(group.queue), share(group.queue_bytes));
+            group_depths.push(sender.depth());
+            senders.push(sender);
+            receivers.push(receiver);
+        }
+        depths.push(group_depths);
+        let (name, metrics) = (group.name.clone(), metrics.group(&group.name));
+        groups.push(Group { name, socket, queues: receivers, metrics });
+    }
+    let mut pulls = Vec::new();
+    for reply in &config.replies {
+        let socket = ctx.pull("")?;
+        // One that is too long is dropped; one that is much too long is not even received.
+        socket.set_maxmsgsize(Some((config.limits.outgoing + ID) as u64))?;
+        addresses.replies.push((reply.kind, socket.bind(&reply.bind)?));
+        pulls.push(socket);
+    }
+    let (reply_senders, reply_receivers): (Vec<_>, Vec<_>) =
+        (0..config.io_threads).map(|_| queue::bounded(REPLY_QUEUE, REPLY_QUEUE_BYTES)).unzip();
+
+    let listener = TcpListener::bind(config.listen)
+        .with_context(|| format!("cannot listen for clients at {}", config.listen))?;
+    addresses.clients = listener.local_addr()?;
+    let http = match config.metrics {
+        Some(address) => {
+            let (metrics, config) = (Arc::clone(&metrics), Arc::clone(&config));
+            let registry = metrics.registry.clone();
+            Some(http::serve(address, registry, move || metrics.refresh(&config, &depths))?)
+        }
+        None => None,
+    };
+    addresses.metrics = http.as_ref().map(http::Server::address);
+
+    let (push, push_waker) = start(&ctx, move |zloop| Ok(PushWorker::new(groups, zloop)))?;
+    let dropped = Dropped {
+        malformed: metrics.dropped("malformed"),
+        too_long: metrics.dropped("too_long"),
+        unknown: metrics.dropped("unknown"),
+    };
+    let body_limit = config.limits.body;
+    let (pull, pull_waker) = start(&ctx, move |zloop| {
+        PullWorker::new(layout, pulls, reply_senders, body_limit, dropped, zloop)
+    })?;
+
+    let mut io_threads = Vec::new();
+    let mut zloop = ZLoop::new()?;
+    let open = Arc::new(AtomicUsize::new(0));
+    let mut io_wakers = Vec::new();
+    let first_generation = fastrand::u32(..);
+    for (thread, (queues, replies)) in request_senders.into_iter().zip(reply_receivers).enumerate()
+    {
+        let links = Links {
+            queues,
+            replies,
+            push: push_waker.clone(),
+            pull: pull_waker.clone(),
+            master: zloop.waker(),
+            open: Arc::clone(&open),
+        };
+        let config = Arc::clone(&config);
+        let io_metrics = metrics.io_thread(&config, thread);
+        let slots = Slots::new(layout, thread, config.limits.connections, first_generation);
+        let (actor, waker) =
+            start(&ctx, move |zloop| Ok(IoThread::new(config, slots, io_metrics, links, zloop)))?;
+        io_threads.push(actor);
+        io_wakers.push(waker);
+    }
+    let (for_push, for_pull) = (io_wakers.clone(), io_wakers.clone());
+    push_waker.post(move |push, _| {
+        push.meet(for_push);
+        Ok(())
+    })?;
+    pull_waker.post(move |pull, _| {
+        pull.meet(for_pull);
+        Ok(())
+    })?;
+
+    let mut master = Master::new(
+        Arc::clone(&config),
+        listener,
+        io_wakers,
+        open,
+        metrics.accepted.clone(),
+        metrics.closed(Reason::Denied),
+        &mut zloop,
+    )?;
+    for actor in io_threads.iter().chain([&push, &pull]) {
+        actor.reader(&mut zloop, |_, _, msg| msg.map(drop))?;
+    }
+    info!(clients = %addresses.clients, "serving");
+    ready(&addresses);
+
+    let started = Instant::now();
+    if zloop.run(&mut master)? != Exit::Interrupted {
+        return Ok(());
+    }
+    info!(grace = ?config.grace, "ending");
+    zloop.set_nonstop(true);
+    master.end(&mut zloop)?;
+    zloop.run(&mut master)?;
+    drop(zloop);
+    for actor in io_threads {
+        actor.stop()?;
+    }
+    push.stop()?;
+    pull.stop()?;
+    metrics.print_summary(started.elapsed());
+    Ok(())
+}
+
+/// Has the process hold as many descriptors as it may. With fewer than it wants it serves fewer
+/// clients.
+fn reserve_descriptors(connections: usize) -> anyhow::Result<()> {
+    /// For everything but clients.
+    const OTHERS: u64 = 256;
+
+    let limit = descriptors::raise_limit()?;
+    let wanted = connections as u64 + OTHERS;
+    if limit < wanted {
+        warn!(
+            limit,
+            wanted,
+            "too few descriptors for limits.connections: raise the hard limit (ulimit -Hn), or lower it"
+        );
+    }
+    Ok(())
+}
+
+/// Starts a thread with a loop and the role that `build` makes of it.
+fn start<D: 'static>(
+    ctx: &ZContext,
+    build: impl FnOnce(&mut ZLoop<'_, D>) -> Result<D> + Send + 'static,
+) -> Result<(ZActor, Waker<D>)> {
+    let (sender, waker) = mpsc::channel();
+    let actor = ZActor::spawn(ctx, move |_, pipe| {
+        let mut zloop = ZLoop::new()?;
+        let mut role = build(&mut zloop)?;
+        let _ = sender.send(zloop.waker());
+        pipe.reader(&mut zloop, |_, _, _| Ok(()))?;
+        zloop.run(&mut role).map(drop)
+    })?;
+    let waker = waker.recv().map_err(zkit::Error::other)?;
+    Ok((actor, waker))
+}

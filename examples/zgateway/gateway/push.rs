@@ -1,0 +1,146 @@
+//! The PUSH worker: hands what the I/O threads queued for a group to its back-end processes.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use tracing::debug;
+use zkit::{Error, HandlerId, Result, SendError, Waker, ZFrame, ZLoop, ZMsg, ZSock};
+
+use super::io::IoThread;
+use super::queue::Receiver;
+use crate::metrics::GroupMetrics;
+
+/// Messages of one I/O thread that are sent before it is the next one's turn.
+const BATCH: usize = 64;
+/// Rounds of batches before it is the next group's turn.
+const ROUNDS: usize = 16;
+
+/// A client's message on its way to the back end.
+pub struct Request {
+    pub frame: ZFrame,
+    pub received: Instant,
+}
+
+pub struct PushWorker {
+    groups: Vec<Outlet>,
+    io_threads: Vec<Waker<IoThread>>,
+}
+
+/// The PUSH socket of one group, and the queues that lead to it, one of each I/O thread.
+pub struct Group {
+    pub name: String,
+    pub socket: ZSock,
+    pub queues: Vec<Receiver<Request>>,
+    pub metrics: GroupMetrics,
+}
+
+struct Outlet {
+    name: String,
+    socket: Rc<ZSock>,
+    queues: Vec<Receiver<Request>>,
+    metrics: GroupMetrics,
+    /// A message that no process has room for, until one has.
+    held: Option<(ZMsg, Instant)>,
+    writable: Option<HandlerId>,
+}
+
+impl Outlet {
+    fn new(Group { name, socket, queues, metrics }: Group) -> Outlet {
+        Outlet { name, socket: Rc::new(socket), queues, metrics, held: None, writable: None }
+    }
+
+    /// Sends a message. Holds it, and returns false, when there is no process with room for it.
+    fn send(&mut self, msg: impl Into<ZMsg>, received: Instant) -> Result<bool> {
+        let msg = msg.into();
+        let bytes = msg.content_size();
+        match self.socket.try_send(msg) {
+            Ok(()) => {
+                self.metrics.forwarded.count(bytes);
+                self.metrics.request_seconds.observe(received.elapsed().as_secs_f64());
+                Ok(true)
+            }
+            Err(SendError { error: Error::WouldBlock, message }) => {
+                self.held = Some((message, received));
+                Ok(false)
+            }
+            Err(failed) => Err(failed.into()),
+        }
+    }
+
+    /// Whether there is more to send after this turn, and room for it.
+    fn forward(&mut self) -> Result<bool> {
+        if let Some((msg, received)) = self.held.take() {
+            if !self.send(msg, received)? {
+                return Ok(false);
+            }
+        }
+        for _ in 0..ROUNDS {
+            let mut idle = true;
+            for queue in 0..self.queues.len() {
+                for _ in 0..BATCH {
+                    let Some(request) = self.queues[queue].receive() else { break };
+                    idle = false;
+                    if !self.send(request.frame, request.received)? {
+                        return Ok(false);
+                    }
+                }
+            }
+            if idle {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl PushWorker {
+    pub fn new(groups: Vec<Group>, zloop: &mut ZLoop<'_, PushWorker>) -> PushWorker {
+        zloop.on_wake(PushWorker::on_wake);
+        let groups = groups.into_iter().map(Outlet::new).collect();
+        PushWorker { groups, io_threads: Vec::new() }
+    }
+
+    /// Learns of the I/O threads, before they have clients.
+    pub fn meet(&mut self, io_threads: Vec<Waker<IoThread>>) {
+        self.io_threads = io_threads;
+    }
+
+    fn on_wake(&mut self, zloop: &mut ZLoop<'_, PushWorker>) -> Result<()> {
+        for number in 0..self.groups.len() {
+            if self.groups[number].held.is_none() {
+                self.forward(zloop, number)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn forward(&mut self, zloop: &mut ZLoop<'_, PushWorker>, number: usize) -> Result<()> {
+        let group = &mut self.groups[number];
+        if group.forward()? {
+            zloop.waker().wake()?;
+        }
+        group.metrics.request_seconds.flush();
+        for (queue, io_thread) in group.queues.iter_mut().zip(&self.io_threads) {
+            if queue.owes_a_wake() {
+                io_thread.wake()?;
+            }
+        }
+        match (group.held.is_some(), group.writable) {
+            (true, None) => {
+                debug!(group = group.name, "no process has room");
+                let on_room =
+                    move |push: &mut PushWorker, zloop: &mut ZLoop<'_, PushWorker>, _: &ZSock| {
+                        push.forward(zloop, number)
+                    };
+                group.writable = Some(zloop.writable(Rc::clone(&group.socket), on_room)?);
+            }
+            (false, Some(writable)) => {
+                debug!(group = group.name, "a process has room");
+                zloop.cancel(writable);
+                group.writable = None;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
