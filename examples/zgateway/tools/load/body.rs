@@ -49,11 +49,15 @@ impl Stamp {
             sequence: (fields >> 64) as u32,
             time: fields as u64,
         };
-        // All words are looked at, which is faster than to stop at a wrong one.
+        let mut words = rest.chunks_exact(WORD);
+        let mut pattern = stamp.pattern(body.len());
+        // To look at all words is faster than to stop at a wrong one.
         let mut intact = true;
-        for (place, word) in rest.chunks(WORD).zip(stamp.pattern(body.len())) {
-            intact &= *place == word[..place.len()];
+        for (place, word) in words.by_ref().zip(&mut pattern) {
+            intact &= *place == word;
         }
+        let end = words.remainder();
+        intact &= pattern.next().is_some_and(|word| *end == word[..end.len()]);
         intact.then_some(stamp)
     }
 

@@ -116,6 +116,9 @@ impl<'a> Client<'a> {
             self.open -= 1;
             self.tally.ended_early += 1;
             self.abandoned += u64::from(connection.unanswered.count());
+            if self.open == 0 {
+                self.end_sending(zloop)?;
+            }
         }
         let progress = self.share.progress;
         progress.open.store(self.open as u64, Relaxed);
@@ -241,7 +244,7 @@ impl<'a> Client<'a> {
     }
 
     fn stop_if_done(&self, zloop: &mut ZLoop<'_, Self>) {
-        if self.open == 0 || self.schedule.is_over() && self.awaited() == 0 {
+        if self.schedule.is_over() && self.awaited() == 0 {
             zloop.stop();
         }
     }
