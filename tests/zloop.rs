@@ -1629,6 +1629,50 @@ fn a_source_is_told_what_nobody_else_would_tell() {
 }
 
 #[test]
+fn the_end_of_a_turn_comes_once_for_all_that_was_ready() {
+    bounded(|| {
+        let ctx = context();
+        let (push, pull) = pipeline(&ctx);
+        let mut zloop = Loop::new().unwrap();
+        zloop.reader(&pull, note).unwrap();
+        let end = zloop.on_turn_end(|world: &mut World, _| {
+            world.log.push("end".into());
+            Ok(())
+        });
+        (0..3).for_each(|_| push.send("message").unwrap());
+        let mut world = World::default();
+        zloop.turn(&mut world, NOW).unwrap();
+        assert_eq!(world.log, ["message", "message", "message", "end"]);
+
+        zloop.pause(end);
+        zloop.turn(&mut world, NOW).unwrap();
+        assert_eq!(world.log.len(), 4, "paused");
+        zloop.resume(end);
+        zloop.turn(&mut world, NOW).unwrap();
+        assert_eq!(world.log.len(), 5);
+        assert!(zloop.cancel(end));
+        zloop.turn(&mut world, NOW).unwrap();
+        assert_eq!(world.log.len(), 5, "cancelled");
+    });
+}
+
+#[test]
+fn ends_of_a_turn_may_cancel_each_other_and_fail() {
+    bounded(|| {
+        let mut zloop = Loop::new().unwrap();
+        let first = zloop.on_turn_end(|world: &mut World, zloop| {
+            world.ids.drain(..).for_each(|id| assert!(zloop.cancel(id)));
+            Err(Error::other("meant to fail"))
+        });
+        let second = zloop.on_turn_end(count);
+        let mut world = World { ids: vec![first, second], ..World::default() };
+        assert!(zloop.turn(&mut world, NOW).is_err());
+        assert_eq!(zloop.turn(&mut world, NOW).unwrap(), None);
+        assert_eq!(world.count, 0);
+    });
+}
+
+#[test]
 fn a_task_that_fails_does_not_lose_the_later_ones() {
     bounded(|| {
         let mut zloop = Loop::new().unwrap();

@@ -1,12 +1,11 @@
 //! What the gateway counts, for Prometheus, the `status` table and the summary at the end.
 //!
-//! What a message adds to is one thread's alone, by a label, so that threads do not wait for each
-//! other to count.
+//! What a message adds to is one thread's alone until the end of a turn, so that threads do not wait
+//! for each other to count.
 
 use std::time::Duration;
 
-use prometheus::core::{AtomicU64, GenericCounter};
-use prometheus::local::LocalHistogram;
+use prometheus::local::{LocalHistogram, LocalIntCounter};
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
@@ -145,14 +144,9 @@ impl Metrics {
 
     pub fn io_thread(&self, config: &Config, thread: usize) -> IoMetrics {
         let thread = thread.to_string();
-        let requests = |group: &str| Traffic {
-            messages: self.requests.with_label_values(&[group, &thread]),
-            bytes: self.request_bytes.with_label_values(&[group, &thread]),
-        };
-        let replies = |kind: &str| Traffic {
-            messages: self.replies.with_label_values(&[kind, &thread]),
-            bytes: self.reply_bytes.with_label_values(&[kind, &thread]),
-        };
+        let requests =
+            |group: &str| Traffic::new(&self.requests, &self.request_bytes, &[group, &thread]);
+        let replies = |kind: &str| Traffic::new(&self.replies, &self.reply_bytes, &[kind, &thread]);
         IoMetrics {
             connections: self.connections.with_label_values(&[&thread]),
             closed: Reason::ALL.map(|reason| self.closed(reason)),
@@ -172,10 +166,7 @@ impl Metrics {
 
     pub fn group(&self, group: &str) -> GroupMetrics {
         GroupMetrics {
-            forwarded: Traffic {
-                messages: self.forwarded.with_label_values(&[group]),
-                bytes: self.forwarded_bytes.with_label_values(&[group]),
-            },
+            forwarded: Traffic::new(&self.forwarded, &self.forwarded_bytes, &[group]),
             request_seconds: self.request_seconds.local(),
         }
     }
@@ -217,16 +208,26 @@ impl Metrics {
     }
 }
 
-/// Messages and bytes of one kind.
+/// Messages and bytes of one kind, counted by one thread and told to the others now and then.
 pub struct Traffic {
-    messages: IntCounter,
-    bytes: GenericCounter<AtomicU64>,
+    messages: LocalIntCounter,
+    bytes: LocalIntCounter,
 }
 
 impl Traffic {
+    fn new(messages: &IntCounterVec, bytes: &IntCounterVec, labels: &[&str]) -> Traffic {
+        let local = |counters: &IntCounterVec| counters.with_label_values(labels).local();
+        Traffic { messages: local(messages), bytes: local(bytes) }
+    }
+
     pub fn count(&self, bytes: usize) {
         self.messages.inc();
         self.bytes.inc_by(bytes as u64);
+    }
+
+    fn flush(&self) {
+        self.messages.flush();
+        self.bytes.flush();
     }
 }
 
@@ -249,10 +250,24 @@ impl IoMetrics {
     pub fn closed(&self, reason: Reason) -> &IntCounter {
         &self.closed[reason as usize]
     }
+
+    /// Tells what was counted since the last time.
+    pub fn flush(&self) {
+        self.requests.iter().chain(&self.replies).for_each(Traffic::flush);
+        self.reply_seconds.flush();
+    }
 }
 
 /// What the PUSH worker counts of one group.
 pub struct GroupMetrics {
     pub forwarded: Traffic,
     pub request_seconds: LocalHistogram,
+}
+
+impl GroupMetrics {
+    /// Tells what was counted since the last time.
+    pub fn flush(&self) {
+        self.forwarded.flush();
+        self.request_seconds.flush();
+    }
 }

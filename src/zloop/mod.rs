@@ -119,6 +119,8 @@ pub struct ZLoop<'a, D> {
     waker: Waker<D>,
     /// The handlers that are called when it was used.
     wakes: Vec<usize>,
+    /// The handlers that are called after each turn.
+    turn_ends: Vec<usize>,
     stop: Stop,
     stopping: bool,
     /// Whether a handler was paused or cancelled, or the loop stopped, since a reader last looked.
@@ -215,6 +217,7 @@ enum On<'a> {
     },
     /// Whether it is to be called.
     Wake(bool),
+    TurnEnd,
 }
 
 type SocketCall<'a, D> = dyn FnMut(&mut D, &mut ZLoop<'a, D>, &ZSock) -> Result<()> + 'a;
@@ -378,6 +381,7 @@ impl<'a, D> ZLoop<'a, D> {
             generation: 0,
             waker: Waker { shared: Arc::new(shared) },
             wakes: Vec::new(),
+            turn_ends: Vec::new(),
             stop: Stop::OnInterrupt,
             stopping: false,
             stirred: false,
@@ -542,6 +546,17 @@ impl<'a, D> ZLoop<'a, D> {
         id
     }
 
+    /// Calls `handler` at the end of every turn, before the loop looks for what is ready next: for what
+    /// is better done once for many messages, such as waking another thread.
+    pub fn on_turn_end(
+        &mut self,
+        handler: impl FnMut(&mut D, &mut ZLoop<'a, D>) -> Result<()> + 'a,
+    ) -> HandlerId {
+        let id = self.insert(On::TurnEnd, Call::Plain(Box::new(handler)));
+        self.turn_ends.push(id.key as usize);
+        id
+    }
+
     fn insert(&mut self, on: On<'a>, call: Call<'a, D>) -> HandlerId {
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
@@ -628,6 +643,7 @@ impl<'a, D> ZLoop<'a, D> {
                 self.timers.remove(key);
             }
             On::Wake(_) => self.wakes.retain(|&wake| wake != id.key as usize),
+            On::TurnEnd => self.turn_ends.retain(|&end| end != id.key as usize),
             On::Source(_) => {
                 if let Some(Call::Source(source)) = &mut handler.call {
                     let _ = source.deregister(self.poll.registry());
@@ -685,6 +701,7 @@ impl<'a, D> ZLoop<'a, D> {
             On::Source(_) | On::Descriptor { .. } | On::Wake(_) => {
                 self.queue(Ready::Handler(id.key as usize));
             }
+            On::TurnEnd => {}
         }
         true
     }
@@ -908,6 +925,13 @@ impl<'a, D> ZLoop<'a, D> {
                 None => break,
             }
         }
+        for place in 0..self.turn_ends.len() {
+            // One of them may cancel others.
+            let Some(&key) = self.turn_ends.get(place) else { break };
+            if self.unpaused(key).is_some() {
+                self.call_plain(data, key)?;
+            }
+        }
         Ok(())
     }
 
@@ -944,7 +968,11 @@ impl<'a, D> ZLoop<'a, D> {
 
     fn serve_timer(&mut self, data: &mut D, timer: u32) -> Result<()> {
         let Some(&mut key) = self.timers.get_mut(timer) else { return Ok(()) };
-        self.call(key as usize, |zloop, call, _| match call {
+        self.call_plain(data, key as usize)
+    }
+
+    fn call_plain(&mut self, data: &mut D, key: usize) -> Result<()> {
+        self.call(key, |zloop, call, _| match call {
             Call::Plain(call) => call(data, zloop),
             _ => Ok(()),
         })

@@ -60,6 +60,8 @@ struct Outlet {
     /// By group, who is held for it.
     waiting: Vec<BTreeSet<u32>>,
     push: Waker<PushWorker>,
+    /// Whether anything was queued in this turn.
+    queued: bool,
     body_limit: usize,
     metrics: IoMetrics,
 }
@@ -77,11 +79,13 @@ impl IoThread {
             groups[usize::from(group.kind)] = Some(number);
         }
         zloop.on_wake(IoThread::on_wake);
+        zloop.on_turn_end(IoThread::on_turn_end);
         let outlet = Outlet {
             groups,
             waiting: links.queues.iter().map(|_| BTreeSet::new()).collect(),
             queues: links.queues,
             push: links.push,
+            queued: false,
             body_limit: config.limits.body,
             metrics,
         };
@@ -269,7 +273,6 @@ impl IoThread {
         if let Some((replies, since)) = written {
             let seconds = since.elapsed().as_secs_f64();
             (0..replies).for_each(|_| self.outlet.metrics.reply_seconds.observe(seconds));
-            self.outlet.metrics.reply_seconds.flush();
             if let Some(idle) = connection.idle {
                 zloop.reset(idle);
             }
@@ -331,6 +334,11 @@ impl IoThread {
             zloop.waker().wake()?;
         }
         Ok(())
+    }
+
+    fn on_turn_end(&mut self, _: &mut ZLoop<'_, IoThread>) -> Result<()> {
+        self.outlet.metrics.flush();
+        if std::mem::take(&mut self.outlet.queued) { self.outlet.push.wake() } else { Ok(()) }
     }
 
     fn release(&mut self, zloop: &mut ZLoop<'_, IoThread>, id: u32, hold: Hold) {
@@ -440,9 +448,7 @@ impl Outlet {
             self.metrics.requests[group].count(len);
             taken += len;
         }
-        if taken > 0 {
-            let _ = self.push.wake();
-        }
+        self.queued |= taken > 0;
         Ok(taken)
     }
 }

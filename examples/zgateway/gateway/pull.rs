@@ -23,6 +23,10 @@ pub struct PullWorker {
     layout: Layout,
     queues: Vec<Sender<Reply>>,
     io_threads: Vec<Waker<IoThread>>,
+    /// When the first reply of this turn was received.
+    now: Option<Instant>,
+    /// By I/O thread, whether it was given something in this turn.
+    given: Vec<bool>,
     readers: Vec<HandlerId>,
     /// A reply whose I/O thread has to catch up first.
     held: Option<Reply>,
@@ -55,8 +59,20 @@ impl PullWorker {
             })?);
         }
         zloop.on_wake(PullWorker::on_wake);
+        zloop.on_turn_end(PullWorker::on_turn_end);
+        let given = vec![false; queues.len()];
         let io_threads = Vec::new();
-        Ok(PullWorker { layout, queues, io_threads, readers, held: None, body_limit, dropped })
+        Ok(PullWorker {
+            layout,
+            queues,
+            io_threads,
+            now: None,
+            given,
+            readers,
+            held: None,
+            body_limit,
+            dropped,
+        })
     }
 
     /// Learns of the I/O threads, before they have clients.
@@ -79,34 +95,47 @@ impl PullWorker {
             self.dropped.too_long.inc();
             return Ok(());
         }
-        self.deliver(zloop, Reply { frame, entry, received: Instant::now() })
+        let received = *self.now.get_or_insert_with(Instant::now);
+        self.deliver(zloop, Reply { frame, entry, received });
+        Ok(())
     }
 
     /// An I/O thread has room again.
     fn on_wake(&mut self, zloop: &mut ZLoop<'_, PullWorker>) -> Result<()> {
         let Some(reply) = self.held.take() else { return Ok(()) };
-        self.deliver(zloop, reply)?;
+        self.deliver(zloop, reply);
         if self.held.is_none() {
             self.readers.iter().for_each(|&reader| _ = zloop.resume(reader));
         }
         Ok(())
     }
 
-    fn deliver(&mut self, zloop: &mut ZLoop<'_, PullWorker>, reply: Reply) -> Result<()> {
+    fn deliver(&mut self, zloop: &mut ZLoop<'_, PullWorker>, reply: Reply) {
         let thread = protocol::addressed(&reply.frame).map(|(id, _)| self.layout.thread(id));
-        let to = thread.and_then(|at| self.queues.get_mut(at).zip(self.io_threads.get(at)));
-        let Some((queue, io_thread)) = to else {
+        let Some((queue, given)) =
+            thread.and_then(|at| self.queues.get_mut(at).zip(self.given.get_mut(at)))
+        else {
             self.dropped.unknown.inc();
-            return Ok(());
+            return;
         };
         let bytes = reply.frame.len();
         if queue.is_full(bytes) {
             self.readers.iter().for_each(|&reader| _ = zloop.pause(reader));
             self.held = Some(reply);
-            return Ok(());
+            return;
         }
         // There is room, as was seen just now.
         let _ = queue.send(reply, bytes);
-        io_thread.wake()
+        *given = true;
+    }
+
+    fn on_turn_end(&mut self, _: &mut ZLoop<'_, PullWorker>) -> Result<()> {
+        self.now = None;
+        for (given, io_thread) in self.given.iter_mut().zip(&self.io_threads) {
+            if std::mem::take(given) {
+                io_thread.wake()?;
+            }
+        }
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use tracing::debug;
-use zkit::{Error, HandlerId, Result, SendError, Waker, ZFrame, ZLoop, ZMsg, ZSock};
+use zkit::{Error, HandlerId, Result, SendError, Waker, ZFrame, ZLoop, ZSock};
 
 use super::io::IoThread;
 use super::queue::Receiver;
@@ -39,8 +39,8 @@ struct Outlet {
     socket: Rc<ZSock>,
     queues: Vec<Receiver<Request>>,
     metrics: GroupMetrics,
-    /// A message that no process has room for, until one has.
-    held: Option<(ZMsg, Instant)>,
+    /// A message that no process has room for, until one has, and its bytes.
+    held: Option<(Request, usize)>,
     writable: Option<HandlerId>,
 }
 
@@ -50,37 +50,39 @@ impl Outlet {
     }
 
     /// Sends a message. Holds it, and returns false, when there is no process with room for it.
-    fn send(&mut self, msg: impl Into<ZMsg>, received: Instant) -> Result<bool> {
-        let msg = msg.into();
-        let bytes = msg.content_size();
-        match self.socket.try_send(msg) {
+    fn send(&mut self, request: Request, bytes: usize, now: Instant) -> Result<bool> {
+        let Request { frame, received } = request;
+        match self.socket.try_send(frame) {
             Ok(()) => {
                 self.metrics.forwarded.count(bytes);
-                self.metrics.request_seconds.observe(received.elapsed().as_secs_f64());
+                let waited = now.saturating_duration_since(received);
+                self.metrics.request_seconds.observe(waited.as_secs_f64());
                 Ok(true)
             }
-            Err(SendError { error: Error::WouldBlock, message }) => {
-                self.held = Some((message, received));
+            Err(SendError { error: Error::WouldBlock, mut message }) => {
+                let frame = message.pop_front();
+                self.held = frame.map(|frame| (Request { frame, received }, bytes));
                 Ok(false)
             }
             Err(failed) => Err(failed.into()),
         }
     }
 
-    /// Whether there is more to send after this turn, and room for it.
+    /// Sends what there is. Whether there is more after this turn, and room for it.
     fn forward(&mut self) -> Result<bool> {
-        if let Some((msg, received)) = self.held.take() {
-            if !self.send(msg, received)? {
-                return Ok(false);
-            }
-        }
         for _ in 0..ROUNDS {
+            let now = Instant::now();
+            if let Some((request, bytes)) = self.held.take() {
+                if !self.send(request, bytes, now)? {
+                    return Ok(false);
+                }
+            }
             let mut idle = true;
             for queue in 0..self.queues.len() {
                 for _ in 0..BATCH {
-                    let Some(request) = self.queues[queue].receive() else { break };
+                    let Some((request, bytes)) = self.queues[queue].receive() else { break };
                     idle = false;
-                    if !self.send(request.frame, request.received)? {
+                    if !self.send(request, bytes, now)? {
                         return Ok(false);
                     }
                 }
@@ -119,7 +121,7 @@ impl PushWorker {
         if group.forward()? {
             zloop.waker().wake()?;
         }
-        group.metrics.request_seconds.flush();
+        group.metrics.flush();
         for (queue, io_thread) in group.queues.iter_mut().zip(&self.io_threads) {
             if queue.owes_a_wake() {
                 io_thread.wake()?;

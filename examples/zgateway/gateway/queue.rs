@@ -117,10 +117,11 @@ impl<T> Receiver<T> {
         self.consumer.peek().ok().map(|(message, _)| message)
     }
 
-    pub fn receive(&mut self) -> Option<T> {
+    /// The next message, and its bytes as they were told.
+    pub fn receive(&mut self) -> Option<(T, usize)> {
         let (message, bytes) = self.consumer.pop().ok()?;
         self.shared.received.add(bytes);
-        Some(message)
+        Some((message, bytes as usize))
     }
 
     /// Whether the sender is to be woken, which is once after it asked: when the queue is half empty, so
@@ -163,7 +164,7 @@ mod tests {
         sender.send("long", 1000).unwrap();
         assert!(sender.is_full(1));
         assert_eq!(sender.depth().get(), (1, 1000));
-        assert_eq!(receiver.receive(), Some("long"));
+        assert_eq!(receiver.receive(), Some(("long", 1000)));
         for _ in 0..3 {
             assert!(!sender.is_full(10));
             sender.send("short", 10).unwrap();
@@ -206,7 +207,7 @@ mod tests {
         });
         let mut expected = 0;
         while expected < MESSAGES {
-            while let Some(number) = receiver.receive() {
+            while let Some((number, _)) = receiver.receive() {
                 assert_eq!(number, expected);
                 expected += 1;
             }
