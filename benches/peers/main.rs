@@ -5,6 +5,7 @@ mod actors;
 mod balance;
 mod broker;
 mod frames;
+mod handover;
 mod loops;
 mod messages;
 mod middle;
@@ -36,6 +37,7 @@ fn all() -> impl Iterator<Item = &'static Workload> {
         balance::WORKLOADS,
         actors::WORKLOADS,
         proxy::WORKLOADS,
+        handover::WORKLOADS,
     ];
     tables.into_iter().flatten()
 }
