@@ -175,7 +175,7 @@ impl IoThread {
         let now = Instant::now();
         let mut inbox = std::mem::take(&mut connection.inbox);
         // What was held comes first.
-        let taken = self.outlet.forward(zloop, id, connection, &mut inbox, now)?;
+        let mut taken = self.outlet.forward(zloop, id, connection, &mut inbox, now)?;
         inbox.drain(..taken);
         if connection.held.is_none() && !self.ending {
             let read = loop {
@@ -189,11 +189,11 @@ impl IoThread {
             };
             let input = &mut self.scratch[..read];
             if inbox.is_empty() {
-                let taken = self.outlet.forward(zloop, id, connection, input, now)?;
+                taken = self.outlet.forward(zloop, id, connection, input, now)?;
                 inbox.extend_from_slice(&input[taken..]);
             } else {
                 inbox.extend_from_slice(input);
-                let taken = self.outlet.forward(zloop, id, connection, &mut inbox, now)?;
+                taken = self.outlet.forward(zloop, id, connection, &mut inbox, now)?;
                 inbox.drain(..taken);
             }
             // Less than there was room for is all there was, except for the news of the end.
@@ -210,7 +210,7 @@ impl IoThread {
             inbox = Vec::new();
         }
         connection.inbox = inbox;
-        self.watch_message_time(zloop, id);
+        self.watch_message_time(zloop, id, taken > 0);
         Ok(())
     }
 
@@ -225,20 +225,24 @@ impl IoThread {
             return Err(Reason::Left);
         }
         connection.finished = true;
-        self.watch_message_time(zloop, id);
+        self.watch_message_time(zloop, id, true);
         Ok(())
     }
 
     /// Has the time run for a message that is not whole, and for the last replies of a client that
-    /// sends no more; for nothing else.
-    fn watch_message_time(&mut self, zloop: &mut ZLoop<'_, IoThread>, id: u32) {
+    /// sends no more; for nothing else. It runs anew for what is `new`.
+    fn watch_message_time(&mut self, zloop: &mut ZLoop<'_, IoThread>, id: u32, new: bool) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let partial = !connection.inbox.is_empty() && connection.held.is_none();
         if !partial && !connection.finished {
             if let Some(timer) = connection.message_time.take() {
                 zloop.cancel(timer);
             }
-        } else if connection.message_time.is_none() {
+        } else if let Some(timer) = connection.message_time {
+            if new {
+                zloop.reset(timer);
+            }
+        } else {
             let time = self.config.limits.message_time;
             let timer = zloop.timer(time, Repeat::ONCE, move |io: &mut IoThread, zloop| {
                 io.on_message_time(zloop, id);
