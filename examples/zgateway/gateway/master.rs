@@ -17,6 +17,8 @@ use crate::config::Config;
 
 /// How long to leave a listener alone that cannot accept.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// Clients that are accepted before it is the turn of whatever else there is to do.
+const BATCH: usize = 64;
 
 pub struct Master {
     config: Arc<Config>,
@@ -65,7 +67,12 @@ impl Master {
     }
 
     fn accept(&mut self, zloop: &mut ZLoop<'_, Master>, listener: &TcpListener) -> Result<()> {
-        while !self.is_full() {
+        for _ in 0..BATCH {
+            if self.is_full() {
+                debug!(limit = self.config.limits.connections, "no more connections");
+                zloop.pause(self.accepting);
+                break;
+            }
             match listener.accept() {
                 Ok((stream, peer)) => self.welcome(stream, peer)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -81,8 +88,6 @@ impl Master {
                 }
             }
         }
-        debug!(limit = self.config.limits.connections, "no more connections");
-        zloop.pause(self.accepting);
         Ok(())
     }
 
