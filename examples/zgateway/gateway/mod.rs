@@ -73,9 +73,9 @@ impl fmt::Display for Addresses {
 
 /// Serves until the process is interrupted, and then until all that is under way is done or the grace
 /// time is over. `ready` is told the addresses when clients may come.
-pub fn serve(config: Config, ready: impl FnOnce(&Addresses)) -> anyhow::Result<()> {
+pub fn serve(mut config: Config, ready: impl FnOnce(&Addresses)) -> anyhow::Result<()> {
+    config.limits.connections = reserve_descriptors(config.limits.connections)?;
     let config = Arc::new(config);
-    reserve_descriptors(config.limits.connections)?;
     // Its own sockets, and two for each thread's pipe.
     let sockets = 2 * config.io_threads + config.groups.len() + config.replies.len() + 16;
     let ctx = ZContext::builder().max_sockets(u32::try_from(sockets)?).build()?;
@@ -210,22 +210,22 @@ pub fn serve(config: Config, ready: impl FnOnce(&Addresses)) -> anyhow::Result<(
     Ok(())
 }
 
-/// Has the process hold as many descriptors as it may. With fewer than it wants it serves fewer
-/// clients.
-fn reserve_descriptors(connections: usize) -> anyhow::Result<()> {
+/// Has the process hold as many descriptors as it may. Returns how many clients it can have then:
+/// they must leave some to back-end processes, which else could not come back.
+fn reserve_descriptors(connections: usize) -> anyhow::Result<usize> {
     /// For everything but clients.
     const OTHERS: u64 = 256;
 
     let limit = descriptors::raise_limit()?;
-    let wanted = connections as u64 + OTHERS;
-    if limit < wanted {
+    let room = usize::try_from(limit.saturating_sub(OTHERS)).unwrap_or(usize::MAX).max(1);
+    if room < connections {
         warn!(
             limit,
-            wanted,
+            clients = room,
             "too few descriptors for limits.connections: raise the hard limit (ulimit -Hn), or lower it"
         );
     }
-    Ok(())
+    Ok(connections.min(room))
 }
 
 /// Starts a thread with a loop and the role that `build` makes of it.
