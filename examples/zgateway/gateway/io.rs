@@ -57,8 +57,9 @@ struct Outlet {
     /// By type, the group's number.
     groups: [Option<usize>; 256],
     queues: Vec<Sender<Request>>,
-    /// By group, who is held for it.
+    /// By group, who is held for it, and who was the last to fill it.
     waiting: Vec<BTreeSet<u32>>,
+    filled: Vec<u32>,
     push: Waker<PushWorker>,
     /// Whether anything was queued in this turn.
     queued: bool,
@@ -83,6 +84,7 @@ impl IoThread {
         let outlet = Outlet {
             groups,
             waiting: links.queues.iter().map(|_| BTreeSet::new()).collect(),
+            filled: vec![0; links.queues.len()],
             queues: links.queues,
             push: links.push,
             queued: false,
@@ -295,7 +297,11 @@ impl IoThread {
             if self.outlet.waiting[group].is_empty() || self.outlet.queues[group].is_full(HEADER) {
                 continue;
             }
-            for id in std::mem::take(&mut self.outlet.waiting[group]) {
+            // In turn: whoever has filled it is the last to be let at it again.
+            let mut earlier = std::mem::take(&mut self.outlet.waiting[group]);
+            let mut later = earlier.split_off(&self.outlet.filled[group]);
+            let last = later.take(&self.outlet.filled[group]);
+            for id in later.into_iter().chain(earlier).chain(last) {
                 self.release(zloop, id, Hold::Group(group));
             }
         }
@@ -440,6 +446,9 @@ impl Outlet {
                 self.metrics.held[group].inc();
                 connection.held = Some(Hold::Group(group));
                 self.waiting[group].insert(id);
+                if taken > 0 {
+                    self.filled[group] = id;
+                }
                 break;
             }
             connection.rates.spend(len, now);
