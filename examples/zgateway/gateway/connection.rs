@@ -12,10 +12,12 @@ use crate::config::Limits;
 
 pub struct Connection {
     pub peer: SocketAddr,
-    /// The stream's handler, and the timers of its silence and of a message that is not whole.
+    /// The stream's handler, and the timers of its silence, of a message that is not whole, and of a
+    /// rate that it keeps.
     pub source: Option<HandlerId>,
     pub idle: Option<HandlerId>,
     pub message_time: Option<HandlerId>,
+    pub pace: Option<HandlerId>,
     /// Input of which no more can be forwarded now.
     pub inbox: Vec<u8>,
     pub outbox: Outbox,
@@ -90,6 +92,7 @@ impl Connection {
             source: None,
             idle: None,
             message_time: None,
+            pace: None,
             inbox: Vec::new(),
             outbox: Outbox::default(),
             held: None,

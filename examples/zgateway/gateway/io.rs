@@ -363,11 +363,11 @@ impl IoThread {
 
     fn close(&mut self, zloop: &mut ZLoop<'_, IoThread>, id: u32, reason: Reason) {
         let Some(connection) = self.connections.remove(id) else { return };
-        let Connection { peer, source, idle, message_time, held, unanswered, .. } = connection;
+        let Connection { peer, source, idle, message_time, pace, held, unanswered, .. } = connection;
         if let Some(Hold::Group(group)) = held {
             self.outlet.waiting[group].remove(&id);
         }
-        for handler in [source, idle, message_time].into_iter().flatten() {
+        for handler in [source, idle, message_time, pace].into_iter().flatten() {
             zloop.cancel(handler);
         }
         self.outlet.metrics.connections.dec();
@@ -439,7 +439,7 @@ impl Outlet {
                     io.release(zloop, id, Hold::Rate);
                     Ok(())
                 };
-                let _ = zloop.timer(wait, Repeat::ONCE, release);
+                connection.pace = zloop.timer(wait, Repeat::ONCE, release).ok();
                 break;
             }
             if queue.is_full(len) {
