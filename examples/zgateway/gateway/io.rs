@@ -169,10 +169,16 @@ impl IoThread {
     ) -> std::result::Result<(), Reason> {
         let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
         connection.half_closed |= events.is_error();
-        if connection.held.is_some() || connection.finished {
-            // Whoever is gone for good is not kept for what it may have sent.
-            let gone = events.is_error() && stream.take_error().is_ok_and(|error| error.is_some());
-            return if gone { Err(Reason::Broken) } else { Ok(()) };
+        let unread = connection.held.is_some() || connection.finished;
+        // Whoever is gone for good is not kept for what it may have sent.
+        if (unread || self.ending)
+            && events.is_error()
+            && stream.take_error().is_ok_and(|error| error.is_some())
+        {
+            return Err(Reason::Broken);
+        }
+        if unread {
+            return Ok(());
         }
         let now = Instant::now();
         let mut inbox = std::mem::take(&mut connection.inbox);
