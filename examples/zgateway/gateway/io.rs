@@ -281,13 +281,14 @@ impl IoThread {
         stream: &mut TcpStream,
     ) -> std::result::Result<(), Reason> {
         let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
+        let waiting = connection.outbox.len();
         let written = connection.outbox.write(stream).map_err(|_| Reason::Broken)?;
+        if let Some(idle) = connection.idle.filter(|_| connection.outbox.len() < waiting) {
+            zloop.reset(idle);
+        }
         if let Some((replies, since)) = written {
             let seconds = since.elapsed().as_secs_f64();
             (0..replies).for_each(|_| self.outlet.metrics.reply_seconds.observe(seconds));
-            if let Some(idle) = connection.idle {
-                zloop.reset(idle);
-            }
         }
         match connection.is_done() {
             true if connection.finished => Err(Reason::Left),
