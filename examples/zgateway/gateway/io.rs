@@ -318,7 +318,7 @@ impl IoThread {
     fn take_replies(&mut self, zloop: &mut ZLoop<'_, IoThread>) -> Result<()> {
         for _ in 0..REPLIES {
             let Some(reply) = self.replies.first() else { break };
-            let Some((id, body)) = protocol::addressed(&reply.frame) else { break };
+            let id = reply.id;
             match self.connections.get_mut(id) {
                 None => self.outlet.metrics.stale.inc(),
                 Some(connection) if connection.outbox.len() > self.config.limits.outgoing => {
@@ -331,8 +331,9 @@ impl IoThread {
                 }
                 Some(connection) => {
                     let kind = self.config.replies[reply.entry].kind;
-                    // The PULL worker takes no body that is too long for a header.
-                    let Some(header) = protocol::header(kind, body.len()) else { break };
+                    // The PULL worker takes none that is too short for an id, or too long for a header.
+                    let body = reply.frame.get(ID..).unwrap_or_default();
+                    let header = protocol::header(kind, body.len()).unwrap_or_default();
                     if let Some(source) = connection.source.filter(|_| connection.outbox.is_empty())
                     {
                         zloop.tell(source, Events::WRITABLE);
@@ -370,7 +371,8 @@ impl IoThread {
 
     fn close(&mut self, zloop: &mut ZLoop<'_, IoThread>, id: u32, reason: Reason) {
         let Some(connection) = self.connections.remove(id) else { return };
-        let Connection { peer, source, idle, message_time, pace, held, unanswered, .. } = connection;
+        let Connection { peer, source, idle, message_time, pace, held, unanswered, .. } =
+            connection;
         if let Some(Hold::Group(group)) = held {
             self.outlet.waiting[group].remove(&id);
         }
@@ -427,16 +429,17 @@ impl Outlet {
         now: Instant,
     ) -> std::result::Result<usize, Reason> {
         let mut taken = 0;
-        loop {
-            let parsed = protocol::parse(&input[taken..], self.body_limit)
-                .map_err(|_| Reason::BodyTooLong)?;
-            let (kind, len) = match parsed {
-                Parsed::Nothing => break,
-                Parsed::Header { kind } => (kind, None),
-                Parsed::Message { kind, len } => (kind, Some(len)),
+        let end = loop {
+            let (kind, len) = match protocol::parse(&input[taken..], self.body_limit) {
+                Ok(Parsed::Nothing) => break Ok(()),
+                Ok(Parsed::Header { kind }) => (kind, None),
+                Ok(Parsed::Message { kind, len }) => (kind, Some(len)),
+                Err(_) => break Err(Reason::BodyTooLong),
             };
-            let group = self.groups[usize::from(kind)].ok_or(Reason::UnknownType)?;
-            let Some(len) = len else { break };
+            let Some(group) = self.groups[usize::from(kind)] else {
+                break Err(Reason::UnknownType);
+            };
+            let Some(len) = len else { break Ok(()) };
             let queue = &mut self.queues[group];
             let wait = connection.rates.wait(now);
             if !wait.is_zero() {
@@ -447,7 +450,7 @@ impl Outlet {
                     Ok(())
                 };
                 connection.pace = zloop.timer(wait, Repeat::ONCE, release).ok();
-                break;
+                break Ok(());
             }
             if queue.is_full(len) {
                 self.metrics.held[group].inc();
@@ -456,7 +459,7 @@ impl Outlet {
                 if taken > 0 {
                     self.filled[group] = id;
                 }
-                break;
+                break Ok(());
             }
             connection.rates.spend(len, now);
             let message = &mut input[taken..taken + len];
@@ -467,8 +470,9 @@ impl Outlet {
             connection.unanswered += 1;
             self.metrics.requests[group].count(len);
             taken += len;
-        }
+        };
+        // What came before an offence counts.
         self.queued |= taken > 0;
-        Ok(taken)
+        end.map(|()| taken)
     }
 }

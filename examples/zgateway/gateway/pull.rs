@@ -11,8 +11,14 @@ use super::io::IoThread;
 use super::queue::Sender;
 use crate::protocol::{self, ID};
 
+/// Replies that are received at one endpoint before it is the next one's turn.
+const BURST: usize = 64;
+
 /// A message of the back end on its way to a client.
 pub struct Reply {
+    /// Whom it is for.
+    pub id: u32,
+    /// With the id.
     pub frame: ZFrame,
     /// The entry of the configuration by whose endpoint it came.
     pub entry: usize,
@@ -28,8 +34,8 @@ pub struct PullWorker {
     /// By I/O thread, whether it was given something in this turn.
     given: Vec<bool>,
     readers: Vec<HandlerId>,
-    /// A reply whose I/O thread has to catch up first.
-    held: Option<Reply>,
+    /// A reply whose I/O thread has to catch up first, and its bytes.
+    held: Option<(Reply, usize)>,
     body_limit: usize,
     dropped: Dropped,
 }
@@ -54,9 +60,11 @@ impl PullWorker {
     ) -> Result<PullWorker> {
         let mut readers = Vec::new();
         for (entry, socket) in sockets.into_iter().enumerate() {
-            readers.push(zloop.reader(socket, move |pull: &mut PullWorker, zloop, msg| {
+            let reader = zloop.reader(socket, move |pull: &mut PullWorker, zloop, msg| {
                 pull.on_reply(zloop, entry, msg)
-            })?);
+            })?;
+            zloop.set_burst(reader, BURST);
+            readers.push(reader);
         }
         zloop.on_wake(PullWorker::on_wake);
         zloop.on_turn_end(PullWorker::on_turn_end);
@@ -86,42 +94,39 @@ impl PullWorker {
         entry: usize,
         mut msg: ZMsg,
     ) -> Result<()> {
-        let frame = msg.pop_front().filter(|frame| msg.is_empty() && frame.len() >= ID);
-        let Some(frame) = frame else {
-            self.dropped.malformed.inc();
-            return Ok(());
-        };
-        if frame.len() > ID + self.body_limit {
-            self.dropped.too_long.inc();
-            return Ok(());
+        let frame = msg.pop_front().filter(|_| msg.is_empty());
+        let frame = frame.unwrap_or_default();
+        match protocol::addressed(&frame).map(|(id, body)| (id, body.len())) {
+            None => self.dropped.malformed.inc(),
+            Some((_, len)) if len > self.body_limit => self.dropped.too_long.inc(),
+            Some((id, len)) => {
+                let received = *self.now.get_or_insert_with(Instant::now);
+                self.deliver(zloop, Reply { id, frame, entry, received }, ID + len);
+            }
         }
-        let received = *self.now.get_or_insert_with(Instant::now);
-        self.deliver(zloop, Reply { frame, entry, received });
         Ok(())
     }
 
     /// An I/O thread has room again.
     fn on_wake(&mut self, zloop: &mut ZLoop<'_, PullWorker>) -> Result<()> {
-        let Some(reply) = self.held.take() else { return Ok(()) };
-        self.deliver(zloop, reply);
+        let Some((reply, bytes)) = self.held.take() else { return Ok(()) };
+        self.deliver(zloop, reply, bytes);
         if self.held.is_none() {
             self.readers.iter().for_each(|&reader| _ = zloop.resume(reader));
         }
         Ok(())
     }
 
-    fn deliver(&mut self, zloop: &mut ZLoop<'_, PullWorker>, reply: Reply) {
-        let thread = protocol::addressed(&reply.frame).map(|(id, _)| self.layout.thread(id));
-        let Some((queue, given)) =
-            thread.and_then(|at| self.queues.get_mut(at).zip(self.given.get_mut(at)))
-        else {
+    fn deliver(&mut self, zloop: &mut ZLoop<'_, PullWorker>, reply: Reply, bytes: usize) {
+        let thread = self.layout.thread(reply.id);
+        let to = self.queues.get_mut(thread).zip(self.given.get_mut(thread));
+        let Some((queue, given)) = to else {
             self.dropped.unknown.inc();
             return;
         };
-        let bytes = reply.frame.len();
         if queue.is_full(bytes) {
             self.readers.iter().for_each(|&reader| _ = zloop.pause(reader));
-            self.held = Some(reply);
+            self.held = Some((reply, bytes));
             return;
         }
         // There is room, as was seen just now.

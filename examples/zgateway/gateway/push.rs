@@ -55,8 +55,9 @@ impl Outlet {
         match self.socket.try_send(frame) {
             Ok(()) => {
                 self.metrics.forwarded.count(bytes);
-                let waited = now.saturating_duration_since(received);
-                self.metrics.request_seconds.observe(waited.as_secs_f64());
+                self.metrics
+                    .request_seconds
+                    .observe(now.saturating_duration_since(received).as_secs_f64());
                 Ok(true)
             }
             Err(SendError { error: Error::WouldBlock, mut message }) => {
