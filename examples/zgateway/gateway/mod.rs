@@ -30,15 +30,15 @@ use std::time::Instant;
 use anyhow::Context;
 use mio::net::TcpListener;
 use tracing::{info, warn};
-use zkit::{Exit, Result, Waker, ZActor, ZContext, ZLoop};
+use zkit::{Exit, Result, Waker, ZActor, ZContext, ZLoop, ZSock};
 
 use self::connection::Reason;
 use self::ids::{Layout, Slots};
 use self::io::{IoThread, Links};
 use self::master::Master;
 use self::pull::{Dropped, PullWorker};
-use self::push::{Group, PushWorker};
-use crate::config::Config;
+use self::push::{PushWorker, Request};
+use crate::config::{self, Config};
 use crate::metrics::Metrics;
 use crate::protocol::ID;
 use crate::{descriptors, http};
@@ -52,11 +52,14 @@ const REPLY_QUEUE_BYTES: usize = 16 * 1024 * 1024;
 pub struct Addresses {
     pub clients: SocketAddr,
     /// By name.
-    pub groups: Vec<(String, String)>,
+    pub groups: Vec<Endpoint<String>>,
     /// By type.
-    pub replies: Vec<(u8, String)>,
+    pub replies: Vec<Endpoint<u8>>,
     pub metrics: Option<SocketAddr>,
 }
+
+/// What is bound there, and the endpoint.
+pub type Endpoint<T> = (T, String);
 
 impl fmt::Display for Addresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,46 +86,14 @@ pub fn serve(mut config: Config, ready: impl FnOnce(&Addresses)) -> anyhow::Resu
     let layout = Layout::new(config.io_threads, config.limits.connections)
         .context("an id of 4 bytes cannot name so many connections")?;
 
-    let mut request_senders: Vec<Vec<_>> = (0..config.io_threads).map(|_| Vec::new()).collect();
-    let mut groups = Vec::new();
-    let mut depths = Vec::new();
-    let mut addresses = Addresses {
-        clients: config.listen,
-        groups: Vec::new(),
-        replies: Vec::new(),
-        metrics: None,
-    };
-    for group in &config.groups {
-        let socket = ctx.push("")?;
-        socket.set_sndhwm(Some(group.hwm))?;
-        addresses.groups.push((group.name.clone(), socket.bind(&group.bind)?));
-        let share = |limit: usize| limit.div_ceil(config.io_threads);
-        let mut receivers = Vec::new();
-        let mut group_depths = Vec::new();
-        for senders in &mut request_senders {
-            let (sender, receiver) = queue::bounded(share(group.queue), share(group.queue_bytes));
-            group_depths.push(sender.depth());
-            senders.push(sender);
-            receivers.push(receiver);
-        }
-        depths.push(group_depths);
-        let (name, metrics) = (group.name.clone(), metrics.group(&group.name));
-        groups.push(Group { name, socket, queues: receivers, metrics });
-    }
-    let mut pulls = Vec::new();
-    for reply in &config.replies {
-        let socket = ctx.pull("")?;
-        // One that is too long is dropped; one that is much too long is not even received.
-        socket.set_maxmsgsize(Some((config.limits.outgoing + ID) as u64))?;
-        addresses.replies.push((reply.kind, socket.bind(&reply.bind)?));
-        pulls.push(socket);
-    }
+    let Groups { outlets, queues: request_queues, depths, endpoints: group_endpoints } =
+        bind_groups(&ctx, &config, &metrics)?;
+    let (pulls, reply_endpoints) = bind_replies(&ctx, &config)?;
     let (reply_senders, reply_receivers): (Vec<_>, Vec<_>) =
         (0..config.io_threads).map(|_| queue::bounded(REPLY_QUEUE, REPLY_QUEUE_BYTES)).unzip();
-
     let listener = TcpListener::bind(config.listen)
         .with_context(|| format!("cannot listen for clients at {}", config.listen))?;
-    addresses.clients = listener.local_addr()?;
+    let clients = listener.local_addr()?;
     let http = match config.metrics {
         Some(address) => {
             let (metrics, config) = (Arc::clone(&metrics), Arc::clone(&config));
@@ -131,9 +102,8 @@ pub fn serve(mut config: Config, ready: impl FnOnce(&Addresses)) -> anyhow::Resu
         }
         None => None,
     };
-    addresses.metrics = http.as_ref().map(http::Server::address);
 
-    let (push, push_waker) = start(&ctx, move |zloop| Ok(PushWorker::new(groups, zloop)))?;
+    let (push, push_waker) = start(&ctx, move |zloop| Ok(PushWorker::new(outlets, zloop)))?;
     let dropped = Dropped {
         malformed: metrics.dropped("malformed"),
         too_long: metrics.dropped("too_long"),
@@ -149,8 +119,7 @@ pub fn serve(mut config: Config, ready: impl FnOnce(&Addresses)) -> anyhow::Resu
     let open = Arc::new(AtomicUsize::new(0));
     let mut io_wakers = Vec::new();
     let first_generation = fastrand::u32(..);
-    for (thread, (queues, replies)) in request_senders.into_iter().zip(reply_receivers).enumerate()
-    {
+    for (thread, (queues, replies)) in request_queues.into_iter().zip(reply_receivers).enumerate() {
         let links = Links {
             queues,
             replies,
@@ -189,8 +158,13 @@ pub fn serve(mut config: Config, ready: impl FnOnce(&Addresses)) -> anyhow::Resu
     for actor in io_threads.iter().chain([&push, &pull]) {
         actor.reader(&mut zloop, |_, _, msg| msg.map(drop))?;
     }
-    info!(clients = %addresses.clients, "serving");
-    ready(&addresses);
+    info!(%clients, "serving");
+    ready(&Addresses {
+        clients,
+        groups: group_endpoints,
+        replies: reply_endpoints,
+        metrics: http.as_ref().map(http::Server::address),
+    });
 
     let started = Instant::now();
     if zloop.run(&mut master)? != Exit::Interrupted {
@@ -226,6 +200,58 @@ fn reserve_descriptors(connections: usize) -> anyhow::Result<usize> {
         );
     }
     Ok(connections.min(room))
+}
+
+/// What leads to the groups.
+struct Groups {
+    outlets: Vec<push::Group>,
+    /// By I/O thread, its queue to each group.
+    queues: Vec<Vec<queue::Sender<Request>>>,
+    /// By group, of each I/O thread's queue.
+    depths: Vec<Vec<queue::Depth>>,
+    endpoints: Vec<Endpoint<String>>,
+}
+
+fn bind_groups(ctx: &ZContext, config: &Config, metrics: &Metrics) -> Result<Groups> {
+    let threads = config.io_threads;
+    let mut groups = Groups {
+        outlets: Vec::new(),
+        queues: (0..threads).map(|_| Vec::new()).collect(),
+        depths: Vec::new(),
+        endpoints: Vec::new(),
+    };
+    for config::Group { name, bind, queue, queue_bytes, hwm, .. } in &config.groups {
+        let socket = ctx.push("")?;
+        socket.set_sndhwm(Some(*hwm))?;
+        groups.endpoints.push((name.clone(), socket.bind(bind)?));
+        let mut receivers = Vec::new();
+        let mut depths = Vec::new();
+        for queues in &mut groups.queues {
+            let (sender, receiver) =
+                queue::bounded(queue.div_ceil(threads), queue_bytes.div_ceil(threads));
+            depths.push(sender.depth());
+            queues.push(sender);
+            receivers.push(receiver);
+        }
+        groups.depths.push(depths);
+        let metrics = metrics.group(name);
+        let name = name.clone();
+        groups.outlets.push(push::Group { name, socket, queues: receivers, metrics });
+    }
+    Ok(groups)
+}
+
+/// The sockets for replies, and where they are bound.
+fn bind_replies(ctx: &ZContext, config: &Config) -> Result<(Vec<ZSock>, Vec<Endpoint<u8>>)> {
+    let mut bound = (Vec::new(), Vec::new());
+    for config::Reply { kind, bind } in &config.replies {
+        let socket = ctx.pull("")?;
+        // One that is too long is dropped; one that is much too long is not even received.
+        socket.set_maxmsgsize(Some((config.limits.outgoing + ID) as u64))?;
+        bound.1.push((*kind, socket.bind(bind)?));
+        bound.0.push(socket);
+    }
+    Ok(bound)
 }
 
 /// Starts a thread with a loop and the role that `build` makes of it.
