@@ -363,6 +363,10 @@ impl IoThread {
         let Some(connection) = self.connections.get_mut(id) else { return };
         if connection.held == Some(hold) {
             connection.held = None;
+            // The time that it was not read from was not its silence.
+            if let Some(idle) = connection.idle {
+                zloop.reset(idle);
+            }
             if let Some(source) = connection.source {
                 zloop.tell(source, Events::READABLE);
             }
