@@ -38,7 +38,7 @@ pub struct IoThread {
     /// Connections of all threads, which the master limits.
     open: Arc<AtomicUsize>,
     scratch: Box<[u8]>,
-    /// Whether nothing new is read any more.
+    /// Whether nothing new is served any more.
     ending: bool,
 }
 
@@ -185,7 +185,7 @@ impl IoThread {
         // What was held comes first.
         let mut taken = self.outlet.forward(zloop, id, connection, &mut inbox, now)?;
         inbox.drain(..taken);
-        if connection.held.is_none() && !self.ending {
+        if connection.held.is_none() {
             let read = loop {
                 match stream.read(&mut self.scratch) {
                     Ok(0) => return self.on_end(zloop, id),
@@ -196,7 +196,11 @@ impl IoThread {
                 }
             };
             let input = &mut self.scratch[..read];
-            if inbox.is_empty() {
+            if self.ending {
+                // Nobody serves it. Left unread, it would have the system break the connection off,
+                // with the replies that are on their way.
+                inbox.clear();
+            } else if inbox.is_empty() {
                 taken = self.outlet.forward(zloop, id, connection, input, now)?;
                 inbox.extend_from_slice(&input[taken..]);
             } else {
@@ -398,7 +402,7 @@ impl IoThread {
         let _ = self.master.wake();
     }
 
-    /// Reads no more, and closes each connection when its replies are written.
+    /// Serves nothing new, and closes each connection when its replies are written.
     pub fn end(&mut self, zloop: &mut ZLoop<'_, IoThread>) -> Result<()> {
         self.ending = true;
         if self.connections.is_empty() {
