@@ -305,7 +305,7 @@ impl IoThread {
     fn on_wake(&mut self, zloop: &mut ZLoop<'_, IoThread>) -> Result<()> {
         self.take_replies(zloop)?;
         for group in 0..self.outlet.queues.len() {
-            if self.outlet.waiting[group].is_empty() || self.outlet.queues[group].is_full(HEADER) {
+            if self.outlet.waiting[group].is_empty() || self.outlet.queues[group].is_owed_a_wake() {
                 continue;
             }
             // In turn: whoever has filled it is the last to be let at it again.

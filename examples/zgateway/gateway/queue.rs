@@ -76,6 +76,11 @@ impl<T> Sender<T> {
         !self.has_room(bytes)
     }
 
+    /// Whether it waits for room since it asked for some.
+    pub fn is_owed_a_wake(&self) -> bool {
+        self.depth.0.asked.load(Ordering::Relaxed)
+    }
+
     fn has_room(&mut self, bytes: usize) -> bool {
         if self.producer.is_full() {
             return false;
@@ -184,9 +189,10 @@ mod tests {
         }
         receiver.receive();
         assert!(!receiver.owes_a_wake(), "one place is not worth a wake");
+        assert!(sender.is_owed_a_wake());
         receiver.receive();
         assert!(receiver.owes_a_wake());
-        assert!(!receiver.owes_a_wake());
+        assert!(!receiver.owes_a_wake() && !sender.is_owed_a_wake());
     }
 
     /// The sender sleeps when the queue is full, and the receiver when it is empty. Nobody oversleeps.
