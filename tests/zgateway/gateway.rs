@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 use tempfile::TempDir;
 use toml::{Table, Value};
 use zkit::{Attach, SocketType, ZContext, ZMsg, ZSock};
@@ -344,6 +344,13 @@ impl Client {
         self.stream.shutdown(Shutdown::Write).expect("it is connected");
     }
 
+    /// Breaks the connection off.
+    #[track_caller]
+    pub(crate) fn reset(self) {
+        let socket = SockRef::from(&self.stream);
+        socket.set_linger(Some(Duration::ZERO)).expect("it is a TCP stream");
+    }
+
     /// Reads until the gateway closes the connection; returns what it still got.
     #[track_caller]
     pub(crate) fn read_to_end(&mut self) -> Vec<u8> {
@@ -384,6 +391,12 @@ fn socket(from: IpAddr) -> Socket {
     socket
 }
 
+/// Bytes that the system takes for a connection before it is read from, at most.
+pub(crate) fn system_buffer() -> usize {
+    let limits = fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").expect("it is Linux");
+    limits.split_whitespace().last().and_then(|most| most.parse().ok()).expect("three numbers")
+}
+
 /// As clients send and get it.
 pub(crate) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&header(kind, body.len()), body].concat()
@@ -411,10 +424,17 @@ pub(crate) struct Addressed {
 impl BackEnd {
     #[track_caller]
     pub(crate) fn connect(messages: &str, replies: &str) -> BackEnd {
+        BackEnd::with_room(1000, messages, replies)
+    }
+
+    /// With room for so many messages that it does not receive.
+    #[track_caller]
+    pub(crate) fn with_room(room: u32, messages: &str, replies: &str) -> BackEnd {
         let ctx = ZContext::builder().signals(false).linger(Some(Duration::ZERO));
         let ctx = ctx.build().expect("there is room for a context");
         let socket = |kind, endpoint: &str| {
             let socket = ctx.socket(kind).expect("there is room for a socket");
+            socket.set_rcvhwm(Some(room)).expect("a good number");
             socket.attach(endpoint, Attach::Connect).expect("a good endpoint");
             socket
         };

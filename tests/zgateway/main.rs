@@ -3,5 +3,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod ending;
+mod flow;
 mod gateway;
+mod safety;
 mod state;
