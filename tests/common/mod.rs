@@ -198,6 +198,10 @@ impl Example {
         Example { name, process, lines }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// The next line that it prints.
     #[track_caller]
     pub(crate) fn line(&self) -> String {

@@ -192,6 +192,7 @@ impl Gateway {
     pub(crate) fn ended(self) -> Summary {
         let (status, output, errors) = self.outcome();
         assert!(status.success(), "the gateway ended with {status}: {errors}");
+        assert!(!errors.contains("panicked"), "{errors}");
         let [line] = &output[..] else { panic!("{output:#?}") };
         Summary::of(line)
     }
@@ -338,17 +339,16 @@ impl Client {
         );
     }
 
+    /// Goes without a goodbye: what it has not read, and what the gateway has not, is gone with it.
+    #[track_caller]
+    pub(crate) fn reset(self) {
+        SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).expect("it is a TCP stream");
+    }
+
     /// Sends no more.
     #[track_caller]
     pub(crate) fn finish(&mut self) {
         self.stream.shutdown(Shutdown::Write).expect("it is connected");
-    }
-
-    /// Breaks the connection off.
-    #[track_caller]
-    pub(crate) fn reset(self) {
-        let socket = SockRef::from(&self.stream);
-        socket.set_linger(Some(Duration::ZERO)).expect("it is a TCP stream");
     }
 
     /// Reads until the gateway closes the connection; returns what it still got.
@@ -421,6 +421,14 @@ pub(crate) struct Addressed {
     pub(crate) body: Vec<u8>,
 }
 
+impl Addressed {
+    #[track_caller]
+    pub(crate) fn from(frame: &[u8]) -> Addressed {
+        let (id, body) = frame.split_first_chunk().expect("an id");
+        Addressed { id: u32::from_be_bytes(*id), body: body.to_vec() }
+    }
+}
+
 impl BackEnd {
     #[track_caller]
     pub(crate) fn connect(messages: &str, replies: &str) -> BackEnd {
@@ -445,8 +453,7 @@ impl BackEnd {
     #[track_caller]
     pub(crate) fn recv(&self) -> Addressed {
         let frame = self.pull.recv_frame_timeout(DEADLINE).expect("a message of a client");
-        let (id, body) = frame.split_first_chunk().expect("an id");
-        Addressed { id: u32::from_be_bytes(*id), body: body.to_vec() }
+        Addressed::from(&frame)
     }
 
     /// Receives a message that is to be this one; returns whose it is.

@@ -6,5 +6,7 @@ mod common;
 mod ending;
 mod flow;
 mod gateway;
+mod hostile;
 mod safety;
+mod staff;
 mod state;

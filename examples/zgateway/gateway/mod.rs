@@ -222,6 +222,7 @@ fn bind_groups(ctx: &ZContext, config: &Config, metrics: &Metrics) -> Result<Gro
     };
     for config::Group { name, bind, queue, queue_bytes, hwm, .. } in &config.groups {
         let socket = ctx.push("")?;
+        speak_zmtp_3(&socket)?;
         socket.set_sndhwm(Some(*hwm))?;
         groups.endpoints.push((name.clone(), socket.bind(bind)?));
         let mut receivers = Vec::new();
@@ -246,12 +247,20 @@ fn bind_replies(ctx: &ZContext, config: &Config) -> Result<(Vec<ZSock>, Vec<Endp
     let mut bound = (Vec::new(), Vec::new());
     for config::Reply { kind, bind } in &config.replies {
         let socket = ctx.pull("")?;
+        speak_zmtp_3(&socket)?;
         // One that is too long is dropped; one that is much too long is not even received.
         socket.set_maxmsgsize(Some((config.limits.outgoing + ID) as u64))?;
         bound.1.push((*kind, socket.bind(bind)?));
         bound.0.push(socket);
     }
     Ok(bound)
+}
+
+/// Refuses peers by older protocols, which say neither that they speak ZeroMQ nor what socket they are:
+/// libzmq takes whoever says anything for one, and would give it messages. With a domain for ZAP it
+/// does not, be there anyone to ask or not.
+fn speak_zmtp_3(socket: &ZSock) -> Result<()> {
+    socket.set_zap_domain("zgateway")
 }
 
 /// Starts a thread with a loop and the role that `build` makes of it.
