@@ -7,6 +7,7 @@ mod ending;
 mod flow;
 mod gateway;
 mod hostile;
+mod patience;
 mod safety;
 mod staff;
 mod state;
