@@ -211,7 +211,8 @@ fn a_second_gateway_in_the_same_place_says_what_is_taken() {
     }
     let mut client = gateway.client();
     client.send(1, "still here");
-    gateway.back_end("chat", 1).echo(1);
+    let chat = gateway.back_end("chat", 1);
+    chat.echo(1);
     client.expect(1, "still here");
     gateway.end();
 }
@@ -267,7 +268,8 @@ fn the_log_may_be_json() {
         let gateway = Gateway::start_with(toml, args);
         let mut client = gateway.client();
         client.send(1, "hello");
-        gateway.back_end("chat", 1).echo(1);
+        let chat = gateway.back_end("chat", 1);
+        chat.echo(1);
         client.expect(1, "hello");
         drop(client);
         gateway.wait_for_closed("left", 1);
