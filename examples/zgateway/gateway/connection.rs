@@ -37,6 +37,8 @@ pub enum Hold {
     Group(usize),
     /// It is too fast.
     Rate,
+    /// Nothing any more, but what was held has not had its turn.
+    Over,
 }
 
 /// Why a connection was closed.

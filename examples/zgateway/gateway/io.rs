@@ -169,6 +169,7 @@ impl IoThread {
     ) -> std::result::Result<(), Reason> {
         let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
         connection.half_closed |= events.is_error();
+        connection.held.take_if(|hold| *hold == Hold::Over);
         let unread = connection.held.is_some() || connection.finished;
         // Whoever is gone for good is not kept for what it may have sent.
         if (unread || self.ending)
@@ -366,11 +367,7 @@ impl IoThread {
     fn release(&mut self, zloop: &mut ZLoop<'_, IoThread>, id: u32, hold: Hold) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         if connection.held == Some(hold) {
-            connection.held = None;
-            // The time that it was not read from was not its silence.
-            if let Some(idle) = connection.idle {
-                zloop.reset(idle);
-            }
+            connection.held = Some(Hold::Over);
             if let Some(source) = connection.source {
                 zloop.tell(source, Events::READABLE);
             }
