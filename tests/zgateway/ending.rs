@@ -211,8 +211,8 @@ fn a_second_gateway_in_the_same_place_says_what_is_taken() {
     }
     let mut client = gateway.client();
     client.send(1, "still here");
-    let chat = gateway.back_end("chat", 1);
-    chat.echo(1);
+    let back_end = gateway.back_end("chat", 1);
+    back_end.echo(1);
     client.expect(1, "still here");
     gateway.end();
 }
@@ -268,8 +268,8 @@ fn the_log_may_be_json() {
         let gateway = Gateway::start_with(toml, args);
         let mut client = gateway.client();
         client.send(1, "hello");
-        let chat = gateway.back_end("chat", 1);
-        chat.echo(1);
+        let back_end = gateway.back_end("chat", 1);
+        back_end.echo(1);
         client.expect(1, "hello");
         drop(client);
         gateway.wait_for_closed("left", 1);

@@ -194,7 +194,11 @@ fn a_process_that_takes_nothing_holds_its_group_as_none_does() {
     let chat = BackEnd::with_room(1, gateway.group("chat"), gateway.replies(1));
     let feeder = Feeder::start(&gateway, 1, MESSAGES, 65_536);
     let scene = gateway.back_end("scene", 2);
-    gateway.wait_for("zgateway_queue_messages", &CHAT, 4);
+    // It is filled up again only when it is half empty.
+    gateway.wait_until("it is full", |metrics| {
+        metrics.sum("zgateway_held_total", &CHAT) > 0
+            && metrics.sum("zgateway_queue_messages", &CHAT) > 2
+    });
     exchange(&mut gateway.client(), &scene, 2, 20);
     assert!(feeder.written() < MESSAGES);
     take_all(&chat, 1, MESSAGES);

@@ -100,6 +100,13 @@ impl Gateway {
         BackEnd::connect(self.group(name), &self.replies[&kind])
     }
 
+    /// `zgateway echo` as a process of the group `name` that sends replies of type `kind`.
+    #[track_caller]
+    pub(crate) fn echo(&self, name: &str, kind: u8) -> Example {
+        let args = ["echo", "--pull", self.group(name), "--push", self.replies(kind)];
+        Example::start("zgateway", &args, &folder())
+    }
+
     /// The endpoint of a group.
     pub(crate) fn group(&self, name: &str) -> &str {
         &self.groups[name]

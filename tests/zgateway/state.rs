@@ -129,18 +129,11 @@ fn the_demo_ends_by_itself() {
     }
 }
 
-/// `zgateway echo` as a process of a group.
-#[track_caller]
-fn echo(gateway: &Gateway, group: &str, kind: u8) -> Example {
-    let args = ["echo", "--pull", gateway.group(group), "--push", gateway.replies(kind)];
-    Example::start("zgateway", &args, &folder())
-}
-
 #[test]
 fn the_load_finds_nothing_wrong() {
     let gateway = Gateway::start("");
     // Two processes, so that replies come out of order, of another type.
-    let echoes = [echo(&gateway, "chat", 2), echo(&gateway, "chat", 2)];
+    let echoes = [gateway.echo("chat", 2), gateway.echo("chat", 2)];
     let clients = gateway.clients.to_string();
     let args = ["load", "--connect", &clients, "--connections", "20", "--duration", "500ms"];
     for (reply_type, code) in [("2", 0), ("1", 1)] {
@@ -167,7 +160,7 @@ fn the_load_finds_nothing_wrong() {
 #[test]
 fn the_load_finds_a_gateway_that_dies() {
     let gateway = Gateway::start("");
-    let _echo = echo(&gateway, "chat", 1);
+    let _echo = gateway.echo("chat", 1);
     let clients = gateway.clients.to_string();
     let args = ["load", "--connect", &clients, "--connections", "20", "--duration", "1h", "--json"];
     let load = Example::start("zgateway", &args, &folder());
