@@ -48,6 +48,8 @@ use zkit::{Error, SendError, SocketType, ZContext, ZMsg, ZSock};
 
 #[path = "interop/compile.rs"]
 mod compile;
+#[path = "interop/python.rs"]
+mod python;
 
 /// For one message. A peer has the same.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -251,14 +253,7 @@ fn probe(words: &[OsString]) -> Result<(), String> {
 }
 
 fn python() -> Start {
-    let mut why = String::new();
-    for python in [installed("venv/bin/python").into_os_string(), "python3".into()] {
-        match probe(&[python.clone(), "-c".into(), "import zmq".into()]) {
-            Ok(()) => return Ok(vec![python, source("peer.py").into()]),
-            Err(error) => why = error,
-        }
-    }
-    Err(why)
+    Ok(vec![python::with_pyzmq()?.into(), source("peer.py").into()])
 }
 
 fn c() -> Start {

@@ -1,6 +1,7 @@
 //! The gateway as its users meet it: a process between clients over TCP and back-end processes over
 //! ZeroMQ, both of which are here.
 
+mod backends;
 #[path = "../common/mod.rs"]
 mod common;
 mod ending;
