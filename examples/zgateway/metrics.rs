@@ -16,7 +16,7 @@ use crate::gateway::queue::Depth;
 
 pub struct Metrics {
     pub registry: Registry,
-    pub accepted: IntCounter,
+    accepted: IntCounter,
     throttled: IntCounter,
     unanswered: IntCounter,
     connections: IntGaugeVec,
@@ -134,7 +134,11 @@ impl Metrics {
         })
     }
 
-    pub fn closed(&self, reason: Reason) -> IntCounter {
+    pub fn master(&self) -> MasterMetrics {
+        MasterMetrics { accepted: self.accepted.clone(), denied: self.closed(Reason::Denied) }
+    }
+
+    fn closed(&self, reason: Reason) -> IntCounter {
         self.closed.with_label_values(&[reason.name()])
     }
 
@@ -229,6 +233,12 @@ impl Traffic {
         self.messages.flush();
         self.bytes.flush();
     }
+}
+
+/// What the master counts.
+pub struct MasterMetrics {
+    pub accepted: IntCounter,
+    pub denied: IntCounter,
 }
 
 /// What one I/O thread counts.

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::common::{DEADLINE, Example, folder};
-use crate::gateway::{Client, Gateway, config, message};
+use crate::gateway::{BackEnd, Client, Gateway, config, message};
 
 /// Waits until nobody can connect any more.
 #[track_caller]
@@ -63,6 +63,50 @@ fn what_has_no_reply_when_the_grace_time_is_over_is_counted() {
     assert!(start.elapsed() >= Duration::from_millis(300));
     assert_eq!((summary.requests, summary.forwarded), (2, 0));
     assert_eq!((summary.replies, summary.unanswered), (0, 2));
+}
+
+#[test]
+fn requests_of_clients_that_are_gone_are_delivered() {
+    let gateway = Gateway::start("grace = '1h'");
+    let mut client = gateway.client();
+    for _ in 0..10 {
+        client.send(1, "a last word");
+    }
+    gateway.wait_for("zgateway_requests_total", &[], 10);
+    client.reset();
+    gateway.wait_for_closed("broken", 1);
+    gateway.signal(Signal::SIGTERM);
+    wait_for_the_end_of_listening(&gateway);
+    let back_end = gateway.back_end("chat", 1);
+    for _ in 0..10 {
+        back_end.expect("a last word");
+    }
+    let summary = gateway.ended();
+    assert_eq!((summary.forwarded, summary.unanswered), (10, 10));
+}
+
+#[test]
+fn what_was_handed_to_zeromq_is_delivered_within_the_grace_time() {
+    const BODY: &[u8] = &[7; 60_000];
+    const MESSAGES: usize = 500;
+    let gateway = Gateway::start(
+        "grace = '1h'\n[[group]]\nname = 'chat'\ntype = 1\nqueue_bytes = 100_000_000",
+    );
+    // It has room for one message, besides what the system has.
+    let back_end = BackEnd::with_room(1, gateway.group("chat"), gateway.replies(1));
+    let mut client = gateway.client();
+    for _ in 0..MESSAGES {
+        client.send(1, BODY);
+    }
+    gateway.wait_for("zgateway_forwarded_total", &[], MESSAGES as u64);
+    client.reset();
+    gateway.wait_for_closed("broken", 1);
+    gateway.signal(Signal::SIGTERM);
+    wait_for_the_end_of_listening(&gateway);
+    for _ in 0..MESSAGES {
+        back_end.expect(BODY);
+    }
+    gateway.ended();
 }
 
 #[test]

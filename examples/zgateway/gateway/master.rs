@@ -5,15 +5,16 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
-use prometheus::IntCounter;
 use tracing::{debug, warn};
 use zkit::{Events, HandlerId, Repeat, Result, Waker, ZLoop};
 
 use super::io::IoThread;
+use super::push::PushWorker;
 use crate::config::Config;
+use crate::metrics::MasterMetrics;
 
 /// How long to leave a listener alone that cannot accept.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -28,10 +29,12 @@ pub struct Master {
     /// Connections of all threads.
     open: Arc<AtomicUsize>,
     full: bool,
-    accepted: IntCounter,
-    denied: IntCounter,
+    metrics: MasterMetrics,
     /// I/O threads that still have connections.
     busy: usize,
+    push: Waker<PushWorker>,
+    /// When the grace time is over.
+    deadline: Option<Instant>,
 }
 
 impl Master {
@@ -39,9 +42,9 @@ impl Master {
         config: Arc<Config>,
         listener: TcpListener,
         io_threads: Vec<Waker<IoThread>>,
+        push: Waker<PushWorker>,
         open: Arc<AtomicUsize>,
-        accepted: IntCounter,
-        denied: IntCounter,
+        metrics: MasterMetrics,
         zloop: &mut ZLoop<'_, Master>,
     ) -> Result<Master> {
         // Level-triggered: who is left in the backlog is told of again.
@@ -60,9 +63,10 @@ impl Master {
             next: 0,
             open,
             full: false,
-            accepted,
-            denied,
+            metrics,
             busy,
+            push,
+            deadline: None,
         })
     }
 
@@ -98,10 +102,10 @@ impl Master {
     }
 
     fn welcome(&mut self, stream: TcpStream, peer: SocketAddr) -> Result<()> {
-        self.accepted.inc();
+        self.metrics.accepted.inc();
         if !self.config.allows(peer.ip()) {
             debug!(%peer, "denied");
-            self.denied.inc();
+            self.metrics.denied.inc();
             return Ok(());
         }
         // Replies are small, and are written as soon as they are there.
@@ -133,18 +137,37 @@ impl Master {
     pub fn end(&mut self, zloop: &mut ZLoop<'_, Master>) -> Result<()> {
         zloop.cancel(self.accepting);
         self.io_threads.iter().try_for_each(|io| io.post(IoThread::end))?;
-        zloop.timer(self.config.grace, Repeat::ONCE, |master: &mut Master, _| {
-            master.io_threads.iter().try_for_each(|io| io.post(IoThread::give_up))
-        })?;
+        self.deadline = Some(Instant::now() + self.config.grace);
+        zloop.timer(self.config.grace, Repeat::ONCE, Master::on_grace_over)?;
         Ok(())
+    }
+
+    fn on_grace_over(&mut self, zloop: &mut ZLoop<'_, Master>) -> Result<()> {
+        if self.busy == 0 {
+            return self.end_push_worker(zloop);
+        }
+        self.io_threads.iter().try_for_each(|io| io.post(IoThread::give_up))
     }
 
     /// An I/O thread has no connections any more.
     pub fn on_io_thread_done(&mut self, zloop: &mut ZLoop<'_, Master>) -> Result<()> {
         self.busy -= 1;
-        if self.busy == 0 {
+        if self.busy == 0 { self.end_push_worker(zloop) } else { Ok(()) }
+    }
+
+    /// Of clients that are gone there may be requests on their way: they have the rest of the grace time.
+    fn end_push_worker(&mut self, zloop: &mut ZLoop<'_, Master>) -> Result<()> {
+        let Some(deadline) = self.deadline else { return Ok(()) };
+        let master = zloop.waker();
+        if deadline <= Instant::now() {
             zloop.stop();
         }
+        self.push.post(move |push, _| push.end(master, deadline))
+    }
+
+    /// The PUSH worker has nothing left.
+    pub fn on_all_sent(&mut self, zloop: &mut ZLoop<'_, Master>) -> Result<()> {
+        zloop.stop();
         Ok(())
     }
 }

@@ -32,7 +32,6 @@ use mio::net::TcpListener;
 use tracing::{info, warn};
 use zkit::{Exit, Result, Waker, ZActor, ZContext, ZLoop, ZSock};
 
-use self::connection::Reason;
 use self::ids::{Layout, Slots};
 use self::io::{IoThread, Links};
 use self::master::Master;
@@ -150,9 +149,9 @@ pub fn serve(mut config: Config, ready: impl FnOnce(&Addresses)) -> anyhow::Resu
         Arc::clone(&config),
         listener,
         io_wakers,
+        push_waker,
         open,
-        metrics.accepted.clone(),
-        metrics.closed(Reason::Denied),
+        metrics.master(),
         &mut zloop,
     )?;
     for actor in io_threads.iter().chain([&push, &pull]) {

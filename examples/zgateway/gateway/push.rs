@@ -7,6 +7,7 @@ use tracing::debug;
 use zkit::{Error, HandlerId, Result, SendError, Waker, ZFrame, ZLoop, ZSock};
 
 use super::io::IoThread;
+use super::master::Master;
 use super::queue::Receiver;
 use crate::metrics::GroupMetrics;
 
@@ -24,6 +25,8 @@ pub struct Request {
 pub struct PushWorker {
     groups: Vec<Outlet>,
     io_threads: Vec<Waker<IoThread>>,
+    /// Who waits for all to be sent.
+    ending: Option<Waker<Master>>,
 }
 
 /// The PUSH socket of one group, and the queues that lead to it, one of each I/O thread.
@@ -69,6 +72,10 @@ impl Outlet {
         }
     }
 
+    fn is_done(&mut self) -> bool {
+        self.held.is_none() && self.queues.iter_mut().all(|queue| queue.first().is_none())
+    }
+
     /// Sends what there is. Whether there is more after this turn, and room for it.
     fn forward(&mut self) -> Result<bool> {
         for _ in 0..ROUNDS {
@@ -100,12 +107,28 @@ impl PushWorker {
     pub fn new(groups: Vec<Group>, zloop: &mut ZLoop<'_, PushWorker>) -> PushWorker {
         zloop.on_wake(PushWorker::on_wake);
         let groups = groups.into_iter().map(Outlet::new).collect();
-        PushWorker { groups, io_threads: Vec::new() }
+        PushWorker { groups, io_threads: Vec::new(), ending: None }
     }
 
     /// Learns of the I/O threads, before they have clients.
     pub fn meet(&mut self, io_threads: Vec<Waker<IoThread>>) {
         self.io_threads = io_threads;
+    }
+
+    /// Tells the master when all is sent, and lets ZeroMQ deliver it until `deadline`.
+    pub fn end(&mut self, master: Waker<Master>, deadline: Instant) -> Result<()> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.groups.iter().try_for_each(|group| group.socket.set_linger(Some(left)))?;
+        self.ending = Some(master);
+        self.tell_the_end()
+    }
+
+    fn tell_the_end(&mut self) -> Result<()> {
+        let is_done = self.groups.iter_mut().all(Outlet::is_done);
+        match self.ending.take_if(|_| is_done) {
+            Some(master) => master.post(Master::on_all_sent),
+            None => Ok(()),
+        }
     }
 
     fn on_wake(&mut self, zloop: &mut ZLoop<'_, PushWorker>) -> Result<()> {
@@ -144,6 +167,6 @@ impl PushWorker {
             }
             _ => {}
         }
-        Ok(())
+        self.tell_the_end()
     }
 }
