@@ -261,8 +261,13 @@ fn a_storm_of_connections_blows_over() {
             let storm = |number| {
                 let mut random = Rng::with_seed(seed.wrapping_add(number));
                 let mut kept = Vec::new();
-                for _ in 0..EACH {
+                for number in 0..EACH {
                     let mut client = Client::connect(clients);
+                    if number % 100 == 0 {
+                        // Not so fast that the system drops some before the gateway sees them.
+                        client.send(2, "a lull");
+                        client.expect(2, "a lull");
+                    }
                     match random.u8(..3) {
                         0 => drop(client),
                         1 => kept.push(client.stream),
