@@ -197,9 +197,11 @@ pub mod interrupt;
 pub mod thread;
 
 mod actor;
+mod auth;
 mod codec;
 mod context;
 mod endpoint;
+mod engine;
 mod error;
 mod events;
 mod ffi;
@@ -215,8 +217,10 @@ mod touch;
 mod zloop;
 
 pub use actor::{ActorPipe, ZActor};
+pub use auth::{ZCert, ZCertStore};
 pub use context::{ContextBuilder, ZContext};
 pub use endpoint::Attach;
+pub use engine::{Engine, engine};
 pub use error::{Error, Reason, Result, SendError, orderly};
 pub use events::Events;
 pub use frame::ZFrame;
