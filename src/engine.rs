@@ -1,17 +1,15 @@
-//! What the linked libzmq is and can do.
-
 use std::fmt;
 
-/// The linked libzmq.
+use crate::error::{Error, Result};
+
+/// The linked libzmq: its version and what it was built with, as `zmq_has` tells.
+///
+/// `Display` is a line for a log: `libzmq 4.3.4 with ipc, curve`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Engine {
-    /// Its version: major, minor, patch.
+    /// Major, minor, patch.
     pub version: (u32, u32, u32),
-    /// CURVE: encryption and authentication by elliptic-curve keys.
-    pub curve: bool,
-    /// GSSAPI: authentication by Kerberos.
-    pub gssapi: bool,
     /// The `ipc` transport.
     pub ipc: bool,
     /// The `pgm` and `epgm` transports.
@@ -22,23 +20,38 @@ pub struct Engine {
     pub norm: bool,
     /// The `vmci` transport.
     pub vmci: bool,
-    /// The draft interfaces, which zkit does not use.
+    /// CURVE: keys that authenticate and encrypt.
+    pub curve: bool,
+    /// GSSAPI: authentication by Kerberos.
+    pub gssapi: bool,
+    /// The draft interfaces. zkit does not use them.
     pub draft: bool,
 }
 
-/// What the linked libzmq is and can do.
+/// The linked libzmq.
+///
+/// ```
+/// let engine = zkit::engine();
+/// println!("{engine}");
+/// assert!(engine.version >= (4, 3, 0));
+/// if !engine.curve {
+///     println!("no encryption"); // see "Two engines" in the README
+/// }
+/// ```
+#[doc(alias = "zmq_has")]
+#[doc(alias = "zmq_version")]
+#[doc(alias = "zsys_has_curve")]
 pub fn engine() -> Engine {
-    let has = |capability| zmq::has(capability) == Some(true);
     let (major, minor, patch) = zmq::version();
     Engine {
         version: (major as u32, minor as u32, patch as u32),
-        curve: has("curve"),
-        gssapi: has("gssapi"),
         ipc: has("ipc"),
         pgm: has("pgm"),
         tipc: has("tipc"),
         norm: has("norm"),
         vmci: has("vmci"),
+        curve: has("curve"),
+        gssapi: has("gssapi"),
         draft: has("draft"),
     }
 }
@@ -57,9 +70,34 @@ impl fmt::Display for Engine {
             ("gssapi", self.gssapi),
             ("draft", self.draft),
         ];
-        let has = capabilities.iter().filter(|(_, has)| *has);
-        has.enumerate().try_for_each(|(index, (name, _))| {
-            write!(f, "{}{name}", if index == 0 { " with " } else { ", " })
-        })
+        let mut before = " with ";
+        for (capability, _) in capabilities.iter().filter(|(_, has)| *has) {
+            write!(f, "{before}{capability}")?;
+            before = ", ";
+        }
+        Ok(())
     }
+}
+
+/// Refuses `what` where the linked libzmq lacks the capability that it needs, which libzmq itself
+/// would only call an invalid argument.
+pub(crate) fn require(capability: &str, what: &'static str) -> Result<()> {
+    if has(capability) {
+        return Ok(());
+    }
+    let remedy = match capability {
+        "curve" => {
+            "link a libzmq that is built with libsodium, such as your system's, by \
+             `cargo --config cargo/system-libzmq.toml` (\"Two engines\" in zkit's README says how)"
+        }
+        "gssapi" => {
+            "link a libzmq that is built with GSSAPI (\"Two engines\" in zkit's README says how)"
+        }
+        _ => "link a libzmq that is built with it (\"Two engines\" in zkit's README says how)",
+    };
+    Err(Error::Unsupported { what, remedy })
+}
+
+fn has(capability: &str) -> bool {
+    zmq::has(capability) == Some(true)
 }

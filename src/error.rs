@@ -2,6 +2,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::num::{ParseFloatError, ParseIntError};
+use std::path::{Path, PathBuf};
 use std::str::Utf8Error;
 use std::string::FromUtf8Error;
 use std::time::SystemTimeError;
@@ -149,6 +150,17 @@ pub enum Error {
         /// The content of every frame of the message.
         frames: Vec<Vec<u8>>,
     },
+    /// A file or text is not a certificate, or not one to be trusted, or a certificate cannot do
+    /// what was asked of it.
+    #[error("{}: {reason}", certificate(path.as_deref(), *line))]
+    Certificate {
+        /// The file, where it is one.
+        path: Option<PathBuf>,
+        /// The line at fault, counted from 1, where it is one.
+        line: Option<usize>,
+        /// What is wrong. It quotes nothing of the content, which may be secret.
+        reason: Cow<'static, str>,
+    },
     /// The linked libzmq cannot do this.
     #[error("{what} is not supported by the linked libzmq: {remedy}")]
     Unsupported {
@@ -254,6 +266,13 @@ pub fn orderly(ended: Result<()>) -> Result<()> {
         Err(error) if error.is_ending() => Ok(()),
         ended => ended,
     }
+}
+
+/// Which certificate, and where in it.
+fn certificate(path: Option<&Path>, line: Option<usize>) -> String {
+    let path = path.map(|path| format!(" {path:?}")).unwrap_or_default();
+    let line = line.map(|line| format!(", line {line}")).unwrap_or_default();
+    format!("certificate{path}{line}")
 }
 
 impl fmt::Debug for Error {

@@ -6,7 +6,7 @@
 
 use std::cell::OnceCell;
 use std::collections::hash_map::RandomState;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::hash::{BuildHasher, Hasher};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
+use zeroize::Zeroizing;
 use zmq_sys::zmq_msg_t;
 
 use crate::error::{Errno, Reason};
@@ -261,6 +262,30 @@ pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
+/// A new key pair for CURVE: the public and the secret key in Z85, each with a NUL behind it.
+pub(crate) fn curve_keypair() -> Result<([u8; 41], Zeroizing<[u8; 41]>), Errno> {
+    let mut public = [0; 41];
+    let mut secret = Zeroizing::new([0; 41]);
+    // SAFETY: both have room for the 40 characters and the NUL that are written.
+    check(unsafe {
+        zmq_sys::zmq_curve_keypair(public.as_mut_ptr().cast(), secret.as_mut_ptr().cast())
+    })?;
+    Ok((public, secret))
+}
+
+/// The public key that goes with a secret one, as [`curve_keypair`] writes them.
+pub(crate) fn curve_public(secret: &CStr) -> Result<[u8; 41], Errno> {
+    unsafe extern "C" {
+        // In every libzmq since 4.2; zmq-sys does not pass it on.
+        fn zmq_curve_public(public: *mut c_char, secret: *const c_char) -> c_int;
+    }
+    let mut public = [0; 41];
+    // SAFETY: there is room for the 40 characters and the NUL that are written; the secret key is a
+    // C string.
+    check(unsafe { zmq_curve_public(public.as_mut_ptr().cast(), secret.as_ptr()) })?;
+    Ok(public)
+}
+
 /// A libzmq context. Not terminated on drop: when to wait for that is the caller's policy.
 pub(crate) struct RawContext {
     ptr: NonNull<c_void>,
@@ -376,7 +401,7 @@ impl RawSocket {
     fn endpoint_call(
         &self,
         endpoint: &CStr,
-        call: unsafe extern "C" fn(*mut c_void, *const std::ffi::c_char) -> c_int,
+        call: unsafe extern "C" fn(*mut c_void, *const c_char) -> c_int,
     ) -> Result<(), Errno> {
         self.generation.check()?;
         // SAFETY: the socket is live and used by one thread; the string ends in NUL.

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
+use crate::engine::require;
 use crate::error::{Errno, Error, Reason, Result};
 use crate::ffi::{self, RawSocket, millis};
 use crate::socket::{Timeouts, ZSock};
@@ -250,7 +251,7 @@ macro_rules! options {
         /// # Errors
         /// [`Error::Option`] when this socket or the linked libzmq does not have the option.
         pub fn $getter(&self) -> Result<$value> {
-            $(supported($capability, stringify!($option))?;)?
+            $(require($capability, stringify!($option))?;)?
             <$kind as Kind<$value>>::get(self.raw(), zmq_sys::$option)
                 .map_err(|errno| self.cannot_get(stringify!($option), errno))
         }
@@ -264,7 +265,7 @@ macro_rules! options {
         /// [`Error::Option`] when the value is out of range, or this socket or the linked libzmq
         /// does not have the option.
         pub fn $setter(&self, value: $value) -> Result<()> {
-            $(supported($capability, stringify!($option))?;)?
+            $(require($capability, stringify!($option))?;)?
             <$kind as Kind<$value>>::set(self.raw(), zmq_sys::$option, value)
                 .map_err(|reason| self.cannot_set(stringify!($option), reason))
         }
@@ -435,7 +436,7 @@ macro_rules! content_options {
         /// # Errors
         /// [`Error::Option`] when this socket or the linked libzmq does not have the option.
         pub fn $getter(&self) -> Result<content_options!(@owned $content)> {
-            $(supported($capability, stringify!($option))?;)?
+            $(require($capability, stringify!($option))?;)?
             content_options!(@read $content)(self.raw(), zmq_sys::$option)
                 .map_err(|errno| self.cannot_get(stringify!($option), errno))
         }
@@ -452,7 +453,7 @@ macro_rules! content_options {
         /// [`Error::Option`] when the value is out of range, or this socket or the linked libzmq
         /// does not have the option.
         pub fn $setter(&self, value: Option<&str>) -> Result<()> {
-            $(supported($capability, stringify!($option))?;)?
+            $(require($capability, stringify!($option))?;)?
             let set = match value {
                 Some(text) if !text.is_empty() => {
                     self.raw().set_bytes(zmq_sys::$option, text.as_bytes())
@@ -470,7 +471,7 @@ macro_rules! content_options {
         /// [`Error::Option`] when the value is out of range, or this socket or the linked libzmq
         /// does not have the option.
         pub fn $setter(&self, value: impl AsRef<[u8]>) -> Result<()> {
-            $(supported($capability, stringify!($option))?;)?
+            $(require($capability, stringify!($option))?;)?
             self.raw().set_bytes(zmq_sys::$option, value.as_ref())
                 .map_err(|errno| self.cannot_set(stringify!($option), errno.into()))
         }
@@ -715,17 +716,4 @@ impl ZSock {
         };
         Error::Option { option, socket_type: self.socket_type().name(), reason }
     }
-}
-
-/// What a libzmq without a capability would only call an invalid argument.
-fn supported(capability: &str, option: &'static str) -> Result<()> {
-    if zmq::has(capability) == Some(true) {
-        return Ok(());
-    }
-    let remedy = match capability {
-        "curve" => "link a libzmq that is built with libsodium, such as your system's",
-        "gssapi" => "link a libzmq that is built with GSSAPI",
-        _ => "link a libzmq that is built with it",
-    };
-    Err(Error::Unsupported { what: option, remedy })
 }
