@@ -179,6 +179,22 @@
 //! # Ok::<(), zkit::Error>(())
 //! ```
 //!
+//! # Security
+//!
+//! A [`ZCert`] is a pair of CURVE keys, with which sockets know each other and encrypt; a
+//! [`ZCertStore`] has those of the clients that may come in. The libzmq that is built with zkit has no
+//! CURVE: [`engine`] tells what is linked, and "Two engines" in the README how to link another. What
+//! is missing gives [`Error::Unsupported`], never a connection without security.
+//!
+//! ```
+//! use zkit::ZCert;
+//!
+//! let mut ann = ZCert::from_public([7; 32]); // ZCert::new() makes a pair
+//! ann.set_meta("name", "Ann Example")?;
+//! println!("{}", ann.encode_public()); // the file that others may have
+//! # Ok::<(), zkit::Error>(())
+//! ```
+//!
 //! # Endings
 //!
 //! Dropping a socket closes it at once; what it had sent goes on being delivered for its linger, one

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
-use zkit::{Error, ZMsg};
+use zkit::{Error, ZCert, ZCertStore, ZMsg};
 
 #[path = "interop/compile.rs"]
 mod compile;
@@ -241,4 +241,112 @@ fn signals_are_the_bytes_of_zmsg_new_signal() {
         let bytes = unhex(theirs.split(' ').nth(1).unwrap());
         assert_eq!(ZMsg::from(bytes).signal_status(), Some(status));
     }
+}
+
+/// CZMQ has no quotation marks in values.
+const METADATA: [(&str, &str); 7] = [
+    ("email", "ann@example.org"),
+    ("hash", "# not a comment"),
+    ("name", "Ann Example"),
+    ("percent", "100%s %n"),
+    ("quote", "it's"),
+    ("spaces", "  kept  "),
+    ("unicode", "Ünïcödé 漢字"),
+];
+
+/// A certificate as the program prints it.
+fn certificate(cert: &ZCert) -> Vec<String> {
+    let secret = *cert.secret_key().unwrap_or(&[0; 32]);
+    let mut lines = vec![cert.public_text(), ZCert::from_public(secret).public_text()];
+    let mut metadata: Vec<String> =
+        cert.metadata().map(|(name, value)| format!("{name}={value}")).collect();
+    metadata.sort();
+    lines.extend(metadata);
+    lines
+}
+
+#[test]
+fn certificates_that_zcert_save_wrote_are_loaded() {
+    let Some(czmq) = Czmq::find() else { return };
+    let path = czmq.directory.path().join("cert");
+    let mut arguments = vec!["cert-save", path.to_str().unwrap()];
+    arguments.extend(METADATA.iter().flat_map(|(name, value)| [*name, *value]));
+    let keys = czmq.run(&arguments, Stdio::null());
+    let cert = ZCert::load(&path).unwrap();
+    let lines = certificate(&cert);
+    assert_eq!(lines[..2], keys);
+    let metadata = METADATA.map(|(name, value)| format!("{name}={value}"));
+    assert_eq!(lines[2..], metadata);
+    assert!(cert.has_secret());
+
+    let public = ZCert::load_public(&path).unwrap();
+    assert_eq!(public, cert.to_public());
+    assert_eq!(certificate(&public)[2..], metadata);
+    // And by CZMQ as a store's.
+    let store = ZCertStore::directory(czmq.directory.path()).unwrap();
+    assert_eq!(store.lookup(cert.public_key()).unwrap().meta("name"), Some("Ann Example"));
+}
+
+#[test]
+fn zcert_load_and_zcertstore_read_saved_certificates() {
+    let Some(czmq) = Czmq::find() else { return };
+    let path = czmq.directory.path().join("cert");
+    let mut cert = ZCert::from_keys([1; 32], [2; 32]);
+    for (name, value) in METADATA {
+        cert.set_meta(name, value).unwrap();
+    }
+    // Beyond what CZMQ writes itself, but it reads them.
+    cert.set_meta("empty", "").unwrap();
+    cert.set_meta("double", "\"quoted\"").unwrap();
+    cert.set_meta("mixed", "she said \"it's\" so").unwrap();
+    cert.set_meta("long", &"x".repeat(1024 - "    long = \"\"\n".len())).unwrap();
+    cert.save(&path).unwrap();
+    let path = path.to_str().unwrap();
+    assert_eq!(czmq.run(&["cert-load", path], Stdio::null()), certificate(&cert));
+    let folder = czmq.directory.path().to_str().unwrap();
+    let find = |cert: &ZCert| czmq.run(&["store", folder, &cert.public_text()], Stdio::null());
+    assert_eq!(find(&cert), ["Ann Example"]);
+    assert_eq!(find(&ZCert::from_public([9; 32])), ["unknown"]);
+
+    fs::remove_file(format!("{path}_secret")).unwrap();
+    assert_eq!(czmq.run(&["cert-load", path], Stdio::null()), certificate(&cert.to_public()));
+}
+
+/// Where zkit reads one, CZMQ reads the same; zkit refuses more.
+#[test]
+fn zcert_load_agrees_on_what_people_write() {
+    let Some(czmq) = Czmq::find() else { return };
+    let key = ZCert::from_public([1; 32]).public_text();
+    let path = czmq.directory.path().join("cert");
+    let (mut read, mut refused) = (0, 0);
+    for more in [
+        "metadata\n    name = plain # comment\n",
+        "metadata\n    name = 'single' # comment\n    flag\n    empty =\n",
+        "metadata # comment\n    a = she's \"here\"\n        nested = 1\nother\n    b = 2\n",
+        "\r\nmetadata\r\n    name = x\r\n",
+        "# comment\n#\n\n    deeper = ignored\n",
+        "metadata\n  half = 1\n",
+        "metadata\n\ttab = 1\n",
+        "metadata\n            deep = 1\n",
+        "metadata\n    open = \"\n",
+        "metadata\n    more = \"a\" b\n",
+        "metadata\n    two words\n",
+        "metadata\n    /name = 1\n",
+        "metadata\n    = 1\n",
+    ] {
+        fs::write(&path, format!("curve\n    public-key = \"{key}\"\n{more}")).unwrap();
+        let theirs = czmq.run(&["cert-load", path.to_str().unwrap()], Stdio::null());
+        match ZCert::load(&path) {
+            Ok(cert) => {
+                read += 1;
+                assert_eq!(theirs, certificate(&cert), "{more:?}");
+            }
+            Err(_) => {
+                refused += 1;
+                // Behind what is wrong.
+                assert_eq!(theirs.last().unwrap(), "malformed", "{more:?}");
+            }
+        }
+    }
+    assert_eq!((read, refused), (5, 8));
 }

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use zkit::ZCert;
 
 mod common;
 use common::{DEADLINE, Example, assert_empty, folder};
@@ -481,4 +482,44 @@ fn nonsense_arguments_get_a_usage_message() {
         "{errors}"
     );
     assert_empty(&folder);
+}
+
+#[test]
+fn curve_keygen_makes_a_pair_and_replaces_none() {
+    let folder = folder();
+    let run = |args: &[&str]| Example::start("curve_keygen", args, &folder).outcome();
+    let (status, output, errors) =
+        run(&["ann.cert", "--name", "Ann Example", "--meta", "email=ann@example.org"]);
+    if !zkit::engine().curve {
+        assert!(!status.success());
+        assert!(errors.contains("CURVE") && errors.contains("system-libzmq.toml"), "{errors}");
+        assert_empty(&folder);
+        return;
+    }
+    assert!(status.success(), "{errors}");
+    let path = folder.path().join("ann.cert");
+    let cert = ZCert::load(&path).unwrap();
+    assert!(cert.has_secret());
+    let expected = [("name", "Ann Example"), ("email", "ann@example.org")];
+    assert_eq!(cert.metadata().collect::<Vec<_>>(), expected);
+    let key = format!("Public key: {}", cert.public_text());
+    assert_eq!(output, [&key, "For others: ann.cert", "For nobody else: ann.cert_secret"]);
+
+    let secret = folder.path().join("ann.cert_secret");
+    for there in [&path, &secret] {
+        let (status, _, errors) = run(&["ann.cert"]);
+        assert!(!status.success());
+        assert!(errors.contains("--force"), "{errors}");
+        // And so it is with one of them.
+        std::fs::remove_file(there).unwrap();
+        assert!(!run(&["ann.cert"]).0.success());
+        cert.save(&path).unwrap();
+    }
+    assert_eq!(ZCert::load(&path).unwrap(), cert);
+    assert!(run(&["ann.cert", "--force"]).0.success());
+    assert_ne!(ZCert::load(&path).unwrap(), cert);
+    for wrong in [&["--meta", "nothing"][..], &["--name", "two\nlines", "new.cert"]] {
+        assert!(!run(wrong).0.success(), "{wrong:?}");
+    }
+    assert_eq!(folder.path().read_dir().unwrap().count(), 2);
 }

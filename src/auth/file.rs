@@ -51,11 +51,15 @@ pub(super) fn read(path: &Path) -> Result<Content> {
     if !metadata.is_file() {
         return Err(faulty(path, NOT_REGULAR));
     }
-    // In one piece, because a buffer that grows leaves copies behind.
-    let mut bytes = Zeroizing::new(vec![0; LIMIT + 1]);
-    let len = fill(&mut file, &mut bytes).map_err(cannot)?;
-    if len > LIMIT {
+    let size = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+    if size > LIMIT {
         return Err(faulty(path, format!("it is larger than {LIMIT} bytes")));
+    }
+    // In one piece, because a buffer that grows leaves copies behind.
+    let mut bytes = Zeroizing::new(vec![0; size + 1]);
+    let len = fill(&mut file, &mut bytes).map_err(cannot)?;
+    if len > size {
+        return Err(faulty(path, "it grows while it is read"));
     }
     Ok(Content { bytes, len, mode: metadata.mode() })
 }

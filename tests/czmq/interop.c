@@ -1,4 +1,4 @@
-//  What CZMQ makes of messages, for tests/czmq.rs to hold zkit against.
+//  What CZMQ makes of messages and certificates, for tests/czmq.rs to hold zkit against.
 //
 //  A frame is written as hex, "-" if it is empty; a message as a line of its frames, behind their
 //  number; what is no message as "malformed".
@@ -145,6 +145,52 @@ s_signal (void)
     return 0;
 }
 
+//  Prints what zcert_load makes of a file: the keys as Z85, then the metadata, a line each.
+static int
+s_cert_load (const char *path)
+{
+    zcert_t *cert = zcert_load (path);
+    if (!cert) {
+        puts ("malformed");
+        return 0;
+    }
+    printf ("%s\n%s\n", zcert_public_txt (cert), zcert_secret_txt (cert));
+    zlist_t *names = zcert_meta_keys (cert);
+    zlist_sort (names, NULL);
+    const char *name;
+    for (name = (const char *) zlist_first (names); name; name = (const char *) zlist_next (names))
+        printf ("%s=%s\n", name, zcert_meta (cert, name));
+    zlist_destroy (&names);
+    zcert_destroy (&cert);
+    return 0;
+}
+
+//  Saves a certificate with new keys and this metadata, and prints the keys.
+static int
+s_cert_save (const char *path, int count, char **metadata)
+{
+    zcert_t *cert = zcert_new ();
+    assert (cert);
+    for (int index = 0; index + 1 < count; index += 2)
+        zcert_set_meta (cert, metadata [index], "%s", metadata [index + 1]);
+    int rc = zcert_save (cert, path);
+    assert (rc == 0);
+    printf ("%s\n%s\n", zcert_public_txt (cert), zcert_secret_txt (cert));
+    zcert_destroy (&cert);
+    return 0;
+}
+
+//  Prints the metadata "name" of the certificate with this public key in the store, or "unknown".
+static int
+s_store (const char *path, const char *public_key)
+{
+    zcertstore_t *store = zcertstore_new (path);
+    zcert_t *cert = zcertstore_lookup (store, public_key);
+    puts (cert? zcert_meta (cert, "name"): "unknown");
+    zcertstore_destroy (&store);
+    return 0;
+}
+
 int
 main (int argc, char **argv)
 {
@@ -161,7 +207,15 @@ main (int argc, char **argv)
         return s_load (argv [2]);
     if (streq (command, "signal"))
         return s_signal ();
-    fprintf (stderr, "usage: %s encode | decode | save FILE [SIZE...] | load FILE | signal\n",
+    if (streq (command, "cert-load") && argc > 2)
+        return s_cert_load (argv [2]);
+    if (streq (command, "cert-save") && argc > 2)
+        return s_cert_save (argv [2], argc - 3, argv + 3);
+    if (streq (command, "store") && argc > 3)
+        return s_store (argv [2], argv [3]);
+    fprintf (stderr,
+             "usage: %s encode | decode | save FILE [SIZE...] | load FILE | signal\n"
+             "       | cert-load FILE | cert-save FILE [NAME VALUE]... | store FOLDER KEY\n",
              argv [0]);
     return 2;
 }
