@@ -99,8 +99,11 @@ impl ZCert {
             what: "cannot make a CURVE key pair".into(),
             source: io::Error::from_raw_os_error(errno.0),
         })?;
-        let key = |text: &[u8; 41]| z85::decode(&text[..z85::TEXT]).expect("libzmq writes Z85");
-        Ok(ZCert { secret: Some(Box::new(key(&secret))), ..ZCert::from_public(*key(&public)) })
+        let key = |text: &[u8; 41]| {
+            let key = z85::decode(&text[..z85::TEXT]);
+            key.ok_or_else(|| Error::other("libzmq made a key that is not Z85"))
+        };
+        Ok(ZCert { secret: Some(Box::new(key(&secret)?)), ..ZCert::from_public(*key(&public)?) })
     }
 
     /// A certificate with these keys and no metadata. The caller's copy of the secret key is the
