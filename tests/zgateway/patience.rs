@@ -83,9 +83,9 @@ fn a_gateway_whose_clients_come_and_go_hears_of_its_end() {
 fn clients_leave_descriptors_to_back_ends() {
     alone(|| {
         setrlimit(Resource::RLIMIT_NOFILE, 300, 300).expect("it may be lowered");
-        let gateway = Gateway::start("");
-        let mut clients: Vec<Client> = (0..60).map(|_| gateway.client()).collect();
-        gateway.wait_for_connections(300 - 256);
+        let gateway = Gateway::start("io_threads = 4");
+        let mut clients: Vec<Client> = (0..40).map(|_| gateway.client()).collect();
+        gateway.wait_for_connections(300 - 256 - 4 * 8);
         let _echo = Worker::echo(gateway.back_end("chat", 1));
         // Those who wait are let in when others leave.
         for mut client in clients.drain(..) {

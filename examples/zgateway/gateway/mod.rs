@@ -76,7 +76,7 @@ impl fmt::Display for Addresses {
 /// Serves until the process is interrupted, and then until all that is under way is done or the grace
 /// time is over. `ready` is told the addresses when clients may come.
 pub fn serve(mut config: Config, ready: impl FnOnce(&Addresses)) -> anyhow::Result<()> {
-    config.limits.connections = reserve_descriptors(config.limits.connections)?;
+    config.limits.connections = reserve_descriptors(&config)?;
     let config = Arc::new(config);
     // Its own sockets, and two for each thread's pipe.
     let sockets = 2 * config.io_threads + config.groups.len() + config.replies.len() + 16;
@@ -185,12 +185,11 @@ pub fn serve(mut config: Config, ready: impl FnOnce(&Addresses)) -> anyhow::Resu
 
 /// Has the process hold as many descriptors as it may. Returns how many clients it can have then:
 /// they must leave some to back-end processes, which else could not come back.
-fn reserve_descriptors(connections: usize) -> anyhow::Result<usize> {
-    /// For everything but clients.
-    const OTHERS: u64 = 256;
-
+fn reserve_descriptors(config: &Config) -> anyhow::Result<usize> {
+    let connections = config.limits.connections;
+    let others = 256 + 8 * config.io_threads;
     let limit = descriptors::raise_limit()?;
-    let room = usize::try_from(limit.saturating_sub(OTHERS)).unwrap_or(usize::MAX).max(1);
+    let room = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(others).max(1);
     if room < connections {
         warn!(
             limit,
