@@ -158,7 +158,7 @@ pub enum Error {
         path: Option<PathBuf>,
         /// The line at fault, counted from 1, where it is one.
         line: Option<usize>,
-        /// What is wrong. It quotes nothing of the content, which may be secret.
+        /// What is wrong. It quotes nothing of a file, which may hold a secret.
         reason: Cow<'static, str>,
     },
     /// The linked libzmq cannot do this.

@@ -263,9 +263,10 @@ pub(crate) fn random() -> u64 {
 }
 
 /// A new key pair for CURVE: the public and the secret key in Z85, each with a NUL behind it.
-pub(crate) fn curve_keypair() -> Result<([u8; 41], Zeroizing<[u8; 41]>), Errno> {
+pub(crate) fn curve_keypair() -> Result<([u8; 41], Box<Zeroizing<[u8; 41]>>), Errno> {
     let mut public = [0; 41];
-    let mut secret = Zeroizing::new([0; 41]);
+    // In a box, because a move leaves a copy behind.
+    let mut secret = Box::new(Zeroizing::new([0; 41]));
     // SAFETY: both have room for the 40 characters and the NUL that are written.
     check(unsafe {
         zmq_sys::zmq_curve_keypair(public.as_mut_ptr().cast(), secret.as_mut_ptr().cast())

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use super::file::{self, Staged, faulty};
 use super::{z85, zpl};
@@ -81,8 +81,7 @@ const MAX_NAME: usize = 255;
 #[doc(alias = "zcert")]
 pub struct ZCert {
     public: [u8; 32],
-    /// In a box, because a move leaves a copy behind.
-    secret: Option<Box<Zeroizing<[u8; 32]>>>,
+    secret: Option<z85::Key>,
     metadata: Vec<(String, String)>,
 }
 
@@ -103,15 +102,16 @@ impl ZCert {
             let key = z85::decode(&text[..z85::TEXT]);
             key.ok_or_else(|| Error::other("libzmq made a key that is not Z85"))
         };
-        Ok(ZCert { secret: Some(Box::new(key(&secret)?)), ..ZCert::from_public(*key(&public)?) })
+        Ok(ZCert { secret: Some(key(&secret)?), ..ZCert::from_public(**key(&public)?) })
     }
 
     /// A certificate with these keys and no metadata. The caller's copy of the secret key is the
     /// caller's to wipe.
     #[doc(alias = "zcert_new_from")]
-    pub fn from_keys(public: [u8; 32], secret: [u8; 32]) -> ZCert {
-        let secret = Some(Box::new(Zeroizing::new(secret)));
-        ZCert { secret, ..ZCert::from_public(public) }
+    pub fn from_keys(public: [u8; 32], mut secret: [u8; 32]) -> ZCert {
+        let kept = Some(Box::new(Zeroizing::new(secret)));
+        secret.zeroize();
+        ZCert { secret: kept, ..ZCert::from_public(public) }
     }
 
     /// A certificate with this public key, no secret key and no metadata.
@@ -206,12 +206,12 @@ impl ZCert {
             let reason = "it has no public-key in a section curve".into();
             return Err(Error::Certificate { path: None, line: None, reason });
         };
-        cert.public = *public;
+        cert.public = **public;
         if is_zero(&cert.public) {
             let reason = "its public key is all zeros, as a CZMQ without CURVE writes them".into();
             return Err(Error::Certificate { path: None, line: None, reason });
         }
-        cert.secret = secret.filter(|key| !is_zero(key)).map(Box::new);
+        cert.secret = secret.filter(|key| !is_zero(key));
         Ok(cert)
     }
 
@@ -430,7 +430,7 @@ fn refused(reason: impl Into<Cow<'static, str>>) -> Error {
     Error::Certificate { path: None, line: None, reason: reason.into() }
 }
 
-fn read_key(item: &zpl::Item<'_>, key: &mut Option<Zeroizing<[u8; 32]>>) -> Result<()> {
+fn read_key(item: &zpl::Item<'_>, key: &mut Option<z85::Key>) -> Result<()> {
     let fault = |reason: Cow<'static, str>| {
         Err(Error::Certificate { path: None, line: Some(item.line), reason })
     };
@@ -452,7 +452,7 @@ fn is_zero(key: &[u8; 32]) -> bool {
 fn public_of(secret: &[u8; 32]) -> Option<[u8; 32]> {
     let text = Zeroizing::new([z85::encode(secret).as_bytes(), b"\0"].concat());
     let public = ffi::curve_public(CStr::from_bytes_with_nul(&text).ok()?).ok()?;
-    z85::decode(&public[..z85::TEXT]).map(|public| *public)
+    z85::decode(&public[..z85::TEXT]).map(|public| **public)
 }
 
 /// A line of the metadata as it is written, or why it cannot be.

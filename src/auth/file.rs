@@ -2,7 +2,6 @@
 //! all.
 
 use std::borrow::Cow;
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -86,12 +85,8 @@ impl Staged<'_> {
             _ => {}
         }
         let cannot = |source| cannot("write", path, source);
-        let name = path.file_name().ok_or_else(|| faulty(path, "it has no file name"))?;
         // Stores, CZMQ's too, leave out what ends like this.
-        let mut temporary = OsString::from(".");
-        temporary.push(name);
-        temporary.push(format!(".{:016x}_secret", ffi::random()));
-        let written = path.with_file_name(temporary);
+        let written = path.with_file_name(format!(".zkit-{:016x}_secret", ffi::random()));
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -108,12 +103,13 @@ impl Staged<'_> {
         let cannot = |source| cannot("write", self.path, source);
         fs::rename(&self.written, self.path).map_err(cannot)?;
         self.done = true;
-        // The rename itself, should the machine fail.
+        // So that the new name outlasts a failure of the machine, where the file system can.
         let folder = match self.path.parent() {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
         };
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(cannot)
+        let _ = File::open(folder).and_then(|folder| folder.sync_all());
+        Ok(())
     }
 }
 

@@ -20,9 +20,12 @@ pub(super) fn encode(key: &[u8; 32]) -> Zeroizing<String> {
     text
 }
 
+/// A key that wipes itself. In a box, because a move leaves a copy behind.
+pub(super) type Key = Box<Zeroizing<[u8; 32]>>;
+
 /// The key that a text stands for, if it stands for one.
-pub(super) fn decode(text: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
-    let mut key = Zeroizing::new([0; 32]);
+pub(super) fn decode(text: &[u8]) -> Option<Key> {
+    let mut key = Key::default();
     if text.len() != TEXT {
         return None;
     }
