@@ -262,8 +262,11 @@ pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
+/// Z85 and a NUL.
+type KeyText = [u8; 41];
+
 /// A new key pair for CURVE: the public and the secret key in Z85, each with a NUL behind it.
-pub(crate) fn curve_keypair() -> Result<([u8; 41], Box<Zeroizing<[u8; 41]>>), Errno> {
+pub(crate) fn curve_keypair() -> Result<(KeyText, Box<Zeroizing<KeyText>>), Errno> {
     let mut public = [0; 41];
     // In a box, because a move leaves a copy behind.
     let mut secret = Box::new(Zeroizing::new([0; 41]));
