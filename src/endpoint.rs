@@ -7,6 +7,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Errno, Reason};
@@ -149,6 +150,15 @@ pub(crate) fn check_ipc_free(path: &Path) -> Result<(), Reason> {
                 Some(errno) => Err(Errno(errno).into()),
             },
         },
+    }
+}
+
+/// Whether the process has a descriptor left. Some builds of libzmq need one to find out whether the
+/// host of a TCP endpoint is the name of an interface, and abort the process when there is none.
+pub(crate) fn check_descriptors() -> Result<(), Reason> {
+    match UnixDatagram::unbound() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Errno(error.raw_os_error().unwrap_or(libc::EMFILE)).into()),
     }
 }
 

@@ -473,6 +473,9 @@ impl ZSock {
             endpoint::check_ipc(path)?;
             endpoint::check_ipc_free(path)?;
         }
+        if endpoint.starts_with("tcp://") && !handed_in {
+            endpoint::check_descriptors()?;
+        }
         endpoint::check_abstract(endpoint)?;
         endpoint::check_port(endpoint, Attach::Bind)?;
         self.raw().bind(&name).map_err(|errno| explain(errno, endpoint))?;

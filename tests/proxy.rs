@@ -46,7 +46,8 @@ fn bound_with(ctx: &ZContext, kind: SocketType, transport: &str, hwm: u32) -> (Z
     socket.set_rcvhwm(Some(hwm)).unwrap();
     let endpoint = match transport {
         "inproc" => format!("inproc://{}", unique("proxy")),
-        "ipc" => "ipc://*".to_owned(),
+        // Not a wildcard: some builds of libzmq make a directory for it, which goes with the socket.
+        "ipc" => format!("ipc://{}", std::env::temp_dir().join(unique("proxy")).display()),
         _ => "tcp://127.0.0.1:*".to_owned(),
     };
     let endpoint = socket.bind(&endpoint).unwrap();
