@@ -1,8 +1,9 @@
+use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -124,6 +125,11 @@ impl ZContext {
         *lock(&self.inner.last_closed) = Some(Instant::now());
     }
 
+    /// Where `auth` keeps what is to last as long as the context.
+    pub(crate) fn auth(&self) -> MutexGuard<'_, Option<Box<dyn Any + Send>>> {
+        lock(&self.inner.auth)
+    }
+
     pub(crate) fn default_linger(&self) -> Option<Duration> {
         u64::try_from(self.inner.linger).ok().map(Duration::from_millis)
     }
@@ -234,6 +240,7 @@ impl ContextBuilder {
             last_closed: Mutex::default(),
             released: Mutex::default(),
             lingering: Mutex::default(),
+            auth: Mutex::default(),
             started: Mutex::new(false),
         };
         // libzmq allocates by these numbers, and aborts where that fails.
@@ -264,6 +271,7 @@ struct Inner {
     last_closed: Mutex<Option<Instant>>,
     released: Mutex<HashMap<String, Instant>>,
     lingering: Mutex<VecDeque<Lingering>>,
+    auth: Mutex<Option<Box<dyn Any + Send>>>,
     /// Whether libzmq has its threads, which it starts with the first socket.
     started: Mutex<bool>,
 }

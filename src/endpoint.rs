@@ -11,6 +11,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Errno, Reason};
+use crate::socket_type::SocketType;
 
 /// Whether an endpoint without a sign is bound or connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -91,6 +92,9 @@ pub(crate) fn checked(endpoint: &str) -> Result<CString, Reason> {
     CString::new(endpoint).map_err(|_| Reason::new("it contains a NUL character"))
 }
 
+/// Where libzmq asks whom to let in, in every context.
+pub(crate) const ZAP: &str = "inproc://zeromq.zap.01";
+
 pub(crate) const NOT_TCP: &str =
     "it is not tcp://host:port with a port from 1 to 65535, or * to bind any";
 
@@ -103,6 +107,15 @@ pub(crate) fn check_port(endpoint: &str, attach: Attach) -> Result<(), Reason> {
         Ok(port) if digits && (port > 0 || attach == Attach::Bind) => Ok(()),
         _ if port == "*" && attach == Attach::Bind => Ok(()),
         _ => Err(Reason::explained(Errno(libc::EINVAL), NOT_TCP)),
+    }
+}
+
+/// libzmq aborts the process when it asks a socket of another type whom to let in.
+pub(crate) fn check_zap(endpoint: &str, socket_type: SocketType) -> Result<(), Reason> {
+    match socket_type {
+        _ if endpoint != ZAP => Ok(()),
+        SocketType::Rep | SocketType::Router => Ok(()),
+        _ => Err(Reason::new("only a REP or a ROUTER can be libzmq's authenticator (RFC 27)")),
     }
 }
 

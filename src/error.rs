@@ -181,6 +181,14 @@ pub enum Error {
         /// How it ended.
         how: String,
     },
+    /// A [`ZAuth`](crate::ZAuth) cannot take a rule.
+    #[error("cannot {what}: {reason}")]
+    Auth {
+        /// What it was to do.
+        what: String,
+        /// What stood in the way.
+        reason: Reason,
+    },
     /// Waiting on sockets and descriptors failed.
     #[error("cannot wait: {reason}")]
     Wait {
@@ -243,6 +251,7 @@ impl Error {
             | Error::Option { reason, .. }
             | Error::Send { reason, .. }
             | Error::Receive { reason, .. }
+            | Error::Auth { reason, .. }
             | Error::Wait { reason } => Some(reason),
             _ => None,
         }

@@ -262,14 +262,13 @@ pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Z85 and a NUL.
-type KeyText = [u8; 41];
+/// A key in Z85 with a NUL behind it, which wipes itself. In a box, because a move leaves a copy behind.
+pub(crate) type KeyText = Box<Zeroizing<[u8; 41]>>;
 
-/// A new key pair for CURVE: the public and the secret key in Z85, each with a NUL behind it.
-pub(crate) fn curve_keypair() -> Result<(KeyText, Box<Zeroizing<KeyText>>), Errno> {
+/// A new key pair for CURVE: the public and the secret key.
+pub(crate) fn curve_keypair() -> Result<([u8; 41], KeyText), Errno> {
     let mut public = [0; 41];
-    // In a box, because a move leaves a copy behind.
-    let mut secret = Box::new(Zeroizing::new([0; 41]));
+    let mut secret = KeyText::new(Zeroizing::new([0; 41]));
     // SAFETY: both have room for the 40 characters and the NUL that are written.
     check(unsafe {
         zmq_sys::zmq_curve_keypair(public.as_mut_ptr().cast(), secret.as_mut_ptr().cast())
@@ -277,7 +276,7 @@ pub(crate) fn curve_keypair() -> Result<(KeyText, Box<Zeroizing<KeyText>>), Errn
     Ok((public, secret))
 }
 
-/// The public key that goes with a secret one, as [`curve_keypair`] writes them.
+/// The public key that goes with a secret one, both as [`curve_keypair`] writes them.
 pub(crate) fn curve_public(secret: &CStr) -> Result<[u8; 41], Errno> {
     unsafe extern "C" {
         // In every libzmq since 4.2; zmq-sys does not pass it on.

@@ -233,7 +233,7 @@ mod touch;
 mod zloop;
 
 pub use actor::{ActorPipe, ZActor};
-pub use auth::{ZCert, ZCertStore};
+pub use auth::{AuthRequest, ZAuth, ZCert, ZCertStore};
 pub use context::{ContextBuilder, ZContext};
 pub use endpoint::Attach;
 pub use engine::{Engine, engine};

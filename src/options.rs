@@ -505,9 +505,8 @@ content_options! {
     ZMQ_SOCKS_PROXY as text => socks_proxy, set_socks_proxy;
     /// The network device that TCP and UDP are bound to (`SO_BINDTODEVICE`); `None` for any.
     ZMQ_BINDTODEVICE as text => bindtodevice, set_bindtodevice;
-    /// The domain that a ZAP handler is told, 1 to 255 bytes; `None` when none was set. It cannot be
-    /// unset.
-    ZMQ_ZAP_DOMAIN as name => zap_domain, set_zap_domain;
+    /// The domain that a ZAP handler is told; `None` when none was set.
+    ZMQ_ZAP_DOMAIN as name => zap_domain, _;
     /// PLAIN: the name to give to a server, up to 255 bytes; `None` turns PLAIN off.
     ZMQ_PLAIN_USERNAME as plain => plain_username, set_plain_username;
     /// PLAIN: the password to give to a server, up to 255 bytes; `None` turns PLAIN off.
@@ -621,6 +620,25 @@ impl ZSock {
     /// [`Error::Option`] when it is not such.
     pub fn set_identity(&self, identity: impl AsRef<[u8]>) -> Result<()> {
         self.set_name("ZMQ_ROUTING_ID", zmq_sys::ZMQ_ROUTING_ID, identity.as_ref())
+    }
+
+    /// Sets `ZMQ_ZAP_DOMAIN`, and with it `ZMQ_ZAP_ENFORCE_DOMAIN`.
+    ///
+    /// The domain that a ZAP handler, such as [`ZAuth`](crate::ZAuth), is told: 1 to 255 bytes. It
+    /// cannot be unset. A socket without security of another kind (NULL) asks the handler only if it has a
+    /// domain. While there is nobody to ask, a socket with a domain lets nobody in; libzmq by itself would let
+    /// in everybody, but for PLAIN.
+    ///
+    /// # Errors
+    /// [`Error::Option`] when the value is out of range, or the linked libzmq is older than 4.3.
+    pub fn set_zap_domain(&self, domain: impl AsRef<[u8]>) -> Result<()> {
+        // A draft of libzmq's that its stable builds have as well.
+        const ZMQ_ZAP_ENFORCE_DOMAIN: u32 = 93;
+        // In this order: PLAIN that enforces a domain which is not there aborts the process.
+        let domain = self.raw().set_bytes(zmq_sys::ZMQ_ZAP_DOMAIN, domain.as_ref());
+        domain.map_err(|errno| self.cannot_set("ZMQ_ZAP_DOMAIN", errno.into()))?;
+        let enforced = self.raw().set_int(ZMQ_ZAP_ENFORCE_DOMAIN, 1);
+        enforced.map_err(|errno| self.cannot_set("ZMQ_ZAP_ENFORCE_DOMAIN", errno.into()))
     }
 
     /// Sets `ZMQ_ROUTER_RAW`.

@@ -76,7 +76,7 @@ pub struct ZSock {
     raw: RawSocket,
     socket_type: SocketType,
     fd: RawFd,
-    /// None for an adopted socket, which holds its own.
+    /// None for an adopted socket, which holds its own, and for one that outlives its own.
     context: Option<ZContext>,
     attached: RefCell<Attached>,
     /// Whether it ever sent, and so may have something unsent.
@@ -339,6 +339,12 @@ impl ZSock {
         self.context.as_ref()
     }
 
+    /// Lets the context end while this socket is open: it waits then until this is dropped, which is
+    /// the caller's to see to.
+    pub(crate) fn let_go_of_context(&mut self) {
+        self.context = None;
+    }
+
     /// False in the child of a fork.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.raw.check_process().is_ok()
@@ -478,6 +484,7 @@ impl ZSock {
         }
         endpoint::check_abstract(endpoint)?;
         endpoint::check_port(endpoint, Attach::Bind)?;
+        endpoint::check_zap(endpoint, self.socket_type)?;
         self.raw().bind(&name).map_err(|errno| explain(errno, endpoint))?;
         if handed_in {
             // It is libzmq's now, to close it; but libzmq would take it for the next bind as well.

@@ -190,7 +190,9 @@ pub(crate) fn pipe(ctx: &ZContext) -> Result<(ZSock, ZSock)> {
     Ok((one, other))
 }
 
-fn start<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
+pub(crate) fn start<T: Send + 'static>(
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>> {
     let failed = |source| Error::Io { what: "cannot start a thread".into(), source };
     Builder::new().name("zkit".into()).spawn(body).map_err(failed)
 }

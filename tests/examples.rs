@@ -485,6 +485,54 @@ fn nonsense_arguments_get_a_usage_message() {
 }
 
 #[test]
+fn ironhouse_shows_who_gets_in_to_the_houses_without_encryption() {
+    let house = |house: &str| {
+        let [at, who @ ..] = &run("ironhouse", &[house])[..] else { panic!("nothing") };
+        assert!(at.starts_with("The server is at tcp://127.0.0.1:"), "{at}");
+        who.to_vec()
+    };
+    assert_eq!(house("grasslands"), ["anybody: gets in"]);
+    assert_eq!(house("strawhouse"), ["127.0.0.1: gets in", "127.0.0.2: refused with status 400"]);
+    assert_eq!(
+        house("woodhouse"),
+        [
+            "admin with the password \"secret\": gets in, known as admin",
+            "admin with the password \"guess\": refused with status 400",
+        ]
+    );
+}
+
+#[test]
+fn ironhouse_shows_who_gets_in_to_those_with_encryption_or_says_what_it_lacks() {
+    for house in ["stonehouse", "ironhouse"] {
+        let folder = folder();
+        let (status, output, errors) = Example::start("ironhouse", &[house], &folder).outcome();
+        if !zkit::engine().curve {
+            assert_eq!(status.code(), Some(1));
+            assert!(errors.contains("cargo/system-libzmq.toml"), "{errors}");
+            continue;
+        }
+        assert!(status.success(), "{errors}");
+        match (house, &output[1..]) {
+            ("stonehouse", [anybody, mistaken]) => {
+                assert!(anybody.starts_with("anybody with a key: gets in, known as "), "{anybody}");
+                assert_eq!(
+                    mistaken,
+                    "who takes it for another server: does not understand the server"
+                );
+            }
+            (_, who) => {
+                assert_eq!(
+                    who,
+                    ["Ann: gets in, known as Ann", "a stranger: refused with status 400"]
+                );
+            }
+        }
+        assert_empty(&folder);
+    }
+}
+
+#[test]
 fn curve_keygen_makes_a_pair_and_replaces_none() {
     let folder = folder();
     let run = |args: &[&str]| Example::start("curve_keygen", args, &folder).outcome();

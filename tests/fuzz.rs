@@ -7,7 +7,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use zkit::ZCert;
+use zkit::{ZAuth, ZCert, ZContext, ZFrame, ZMsg};
 
 /// Runs `case` with one source of random numbers after the other until time is over.
 #[track_caller]
@@ -95,5 +95,63 @@ fn certificate_files() {
             assert_ne!(cert.secret_key(), Some(&[0; 32]));
         }
         Err(error) => assert!(!error.to_string().contains(&secret[..8]), "{error}"),
+    });
+}
+
+/// Whatever is asked of the authenticator is answered, and only who has the password is let in.
+#[test]
+fn zap_requests() {
+    let ctx = ZContext::new().unwrap();
+    let auth = ZAuth::new(&ctx).unwrap();
+    auth.allow(["127.0.0.1"]).unwrap();
+    auth.plain("*", [("alice", "secret")]).unwrap();
+    let asker = ctx.dealer(">inproc://zeromq.zap.01").unwrap();
+    let texts = [
+        "1.0",
+        "1",
+        "domain",
+        "127.0.0.1",
+        "",
+        "NULL",
+        "PLAIN",
+        "CURVE",
+        "GSSAPI",
+        "alice",
+        "secret",
+    ];
+    let mut good = texts.map(|text| text.as_bytes().to_vec()).to_vec();
+    good.push(vec![7; 32]);
+    let words: [&[u8]; 3] = [b"\0", &[0xFF; 255], "é".as_bytes()];
+    let start = ["1.0", "1", "domain", "127.0.0.1", ""];
+    let whole: [ZMsg; 3] = [
+        start.into_iter().chain(["NULL"]).collect(),
+        start.into_iter().chain(["PLAIN", "alice", "secret"]).collect(),
+        start.map(ZFrame::from).into_iter().chain(["CURVE".into(), [7; 32].into()]).collect(),
+    ];
+    fuzz(|rng| {
+        let mut request = rng.choice(&whole).unwrap().clone();
+        for _ in 0..rng.usize(..4) {
+            let frame = ZFrame::from(mutated(rng, &good, &words));
+            match (rng.u8(..4), request.len()) {
+                (0, _) | (_, 0) => request.push_back(frame),
+                (1, len) => drop(request.remove(rng.usize(..len))),
+                (_, len) => request.iter_mut().nth(rng.usize(..len)).unwrap().reset(frame),
+            }
+        }
+        let mut msg = request.clone();
+        msg.push_front("");
+        asker.send(msg).unwrap();
+        let reply = asker.recv_timeout(Duration::from_secs(10)).expect("an answer");
+        let frame = |index| reply.get(index).unwrap();
+        assert_eq!((reply.len(), frame(1)), (7, &"1.0".into()), "{reply:?}");
+        let is_in = *frame(3) == "200";
+        assert!(is_in || *frame(3) == "400", "{reply:?}");
+        let asked = |index| request.get(index).map(|frame| &**frame);
+        let shown = (asked(5), asked(6), asked(7), request.len());
+        let entitled = matches!(
+            shown,
+            (Some(b"NULL"), _, _, 6) | (Some(b"PLAIN"), Some(b"alice"), Some(b"secret"), 8)
+        );
+        assert!(!is_in || entitled && asked(3) == Some(b"127.0.0.1"), "{request:?}");
     });
 }

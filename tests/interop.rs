@@ -44,7 +44,10 @@ use std::{env, fs, thread};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use zkit::{Error, SendError, SocketType, ZContext, ZMsg, ZSock};
+use zkit::{
+    Error, EventKind, MonitorEvent, SendError, SocketType, ZAuth, ZCert, ZCertStore, ZContext,
+    ZMonitor, ZMsg, ZSock,
+};
 
 #[path = "interop/compile.rs"]
 mod compile;
@@ -681,4 +684,110 @@ mod pirates {
         worker.interrupt();
         queue.process.interrupt();
     }
+}
+
+// CURVE, where the linked libzmq has it. `tests/interop/curve.*` are the peers.
+
+/// A peer, the folder that it shares with zkit, and their certificates, each known to the other.
+fn curve_peer(language: Language) -> Option<(Process, TempDir, ZCert, ZCert)> {
+    if !zkit::engine().curve {
+        eprintln!("skipped: {} has no CURVE", zkit::engine());
+        return None;
+    }
+    let start = match language {
+        Language::Pyzmq => python().map(|words| vec![words[0].clone(), source("curve.py").into()]),
+        _ => compile::with_czmq("tests/interop/curve.c", "interop-curve")
+            .map(|program| vec![program.into()]),
+    };
+    let words = match start {
+        Ok(words) => words,
+        Err(why) => {
+            let name = language.name();
+            assert!(env::var_os("ZKIT_REQUIRE_INTEROP").is_none(), "{name} is missing: {why}");
+            eprintln!("skipped: {name} is missing: {why}");
+            return None;
+        }
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let ours = ZCert::new().unwrap();
+    ours.save(folder.path().join("zkit.key")).unwrap();
+    let peer = Process::start(language.name(), command(&words).arg(folder.path()));
+    assert_eq!(peer.line(), "ready");
+    let theirs = ZCert::load_public(folder.path().join("peer.key")).unwrap();
+    let known = folder.path().join("known");
+    fs::create_dir(&known).unwrap();
+    for cert in ["zkit.key", "peer.key"] {
+        fs::copy(folder.path().join(cert), known.join(cert)).unwrap();
+    }
+    Some((peer, folder, ours, theirs))
+}
+
+fn curve_client(ctx: &ZContext, cert: &ZCert, server: &ZCert, endpoint: &str) -> ZSock {
+    let client = ctx.socket(SocketType::Req).unwrap();
+    cert.apply(&client).unwrap();
+    client.set_curve_serverkey(server.public_key()).unwrap();
+    client.connect(endpoint).unwrap();
+    client.send("Hello").unwrap();
+    client
+}
+
+fn lets_in_by_curve(language: Language) {
+    let Some((mut peer, folder, ours, theirs)) = curve_peer(language) else { return };
+    let ctx = context();
+    let auth = ZAuth::new(&ctx).unwrap();
+    auth.curve("*", ZCertStore::directory(folder.path().join("known")).unwrap()).unwrap();
+    let server = ctx.socket(SocketType::Rep).unwrap();
+    ours.apply(&server).unwrap();
+    server.set_curve_server(true).unwrap();
+    let monitor = ZMonitor::new(&server).unwrap();
+    let endpoint = server.bind("tcp://127.0.0.1:*").unwrap();
+
+    peer.say(&format!("ask {endpoint}"));
+    let question = server.recv_frame_timeout(DEADLINE).unwrap();
+    assert_eq!(question, "Hello");
+    assert_eq!(question.metadata("User-Id"), Some(&*theirs.public_text()));
+    assert_eq!(question.metadata("name"), Some("Peer"));
+    server.send("World").unwrap();
+    assert_eq!(peer.line(), "World");
+    assert_eq!(peer.end(), [""; 0]);
+
+    let _stranger = curve_client(&ctx, &ZCert::new().unwrap(), &ours, &endpoint);
+    let refused = |event: MonitorEvent| event.kind == EventKind::HandshakeFailedAuth;
+    while !refused(monitor.recv_timeout(DEADLINE).unwrap().unwrap()) {}
+    assert!(server.try_recv().unwrap_err().is_would_block());
+}
+
+fn is_let_in_by_curve(language: Language) {
+    let Some((mut peer, _folder, ours, theirs)) = curve_peer(language) else { return };
+    let ctx = context();
+    peer.say("serve");
+    let endpoint = peer.line_after("at ");
+    // It answers one question, which is not this one's.
+    let stranger = curve_client(&ctx, &ZCert::new().unwrap(), &theirs, &endpoint);
+    let friend = curve_client(&ctx, &ours, &theirs, &endpoint);
+    let answer = friend.recv_str_timeout(DEADLINE).unwrap();
+    assert_eq!(answer, format!("Hello of {}", ours.public_text()));
+    assert!(stranger.try_recv().unwrap_err().is_would_block());
+    peer.say("enough");
+    assert_eq!(peer.end(), [""; 0]);
+}
+
+#[test]
+fn pyzmq_is_let_in_by_its_certificate() {
+    lets_in_by_curve(Language::Pyzmq);
+}
+
+#[test]
+fn pyzmq_lets_in_by_zkits_certificate() {
+    is_let_in_by_curve(Language::Pyzmq);
+}
+
+#[test]
+fn czmq_is_let_in_by_its_certificate() {
+    lets_in_by_curve(Language::Czmq);
+}
+
+#[test]
+fn czmq_lets_in_by_zkits_certificate() {
+    is_let_in_by_curve(Language::Czmq);
 }

@@ -4,6 +4,7 @@
 mod actors;
 mod balance;
 mod broker;
+mod curve;
 mod frames;
 mod handover;
 mod loops;
@@ -30,6 +31,7 @@ fn all() -> impl Iterator<Item = &'static Workload> {
     let tables = [
         messages::WORKLOADS,
         roundtrip::WORKLOADS,
+        curve::WORKLOADS,
         frames::WORKLOADS,
         loops::WORKLOADS,
         broker::WORKLOADS,
@@ -143,6 +145,10 @@ fn compare(plan: &Plan) -> Result<()> {
         return Err(format!("no such workload; there are {}", names.join(", ")).into());
     }
     workloads.try_for_each(|workload| {
+        if workload.name == "curve" && !zkit::engine().curve {
+            println!("curve is unsupported by {}", zkit::engine());
+            return Ok(());
+        }
         println!("{}", line(plan, workload)?);
         Ok(())
     })

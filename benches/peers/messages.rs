@@ -107,7 +107,7 @@ fn raw_recv() -> impl FnMut(&zmq::Socket) -> usize {
     }
 }
 
-fn stream<S: Send>(
+pub(crate) fn stream<S: Send>(
     count: u64,
     (push, pull): (S, S),
     send: impl Fn(&S) + Send,

@@ -99,8 +99,7 @@ impl ZCert {
             source: io::Error::from_raw_os_error(errno.0),
         })?;
         let key = |text: &[u8; 41]| {
-            let key = z85::decode(&text[..z85::TEXT]);
-            key.ok_or_else(|| Error::other("libzmq made a key that is not Z85"))
+            z85::decode(&text[..z85::TEXT]).ok_or_else(|| refused("libzmq gave no key in Z85"))
         };
         Ok(ZCert { secret: Some(key(&secret)?), ..ZCert::from_public(**key(&public)?) })
     }

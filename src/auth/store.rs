@@ -237,7 +237,7 @@ impl Directory {
 
 /// Another one says that a file has changed.
 #[derive(PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     file: (u64, u64),
     size: u64,
     modified: (i64, i64),
@@ -245,7 +245,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(metadata: &Metadata) -> Stamp {
+    pub(super) fn of(metadata: &Metadata) -> Stamp {
         Stamp {
             file: (metadata.dev(), metadata.ino()),
             size: metadata.size(),
@@ -256,7 +256,7 @@ impl Stamp {
 
     /// Whether the file has been as it is for so long that a change from now on has another time. That
     /// of a change, unlike that of a modification, nobody can set.
-    fn is_settled(&self, now: Duration) -> bool {
+    pub(super) fn is_settled(&self, now: Duration) -> bool {
         let (seconds, nanoseconds) = self.changed;
         let changed = Duration::new(seconds.max(0) as u64, nanoseconds as u32);
         changed + UNSETTLED < now

@@ -30,7 +30,7 @@ use std::time::Instant;
 use anyhow::Context;
 use mio::net::TcpListener;
 use tracing::{info, warn};
-use zkit::{Exit, Result, Waker, ZActor, ZContext, ZLoop, ZSock};
+use zkit::{Exit, Result, Waker, ZActor, ZAuth, ZContext, ZLoop, ZSock};
 
 use self::ids::{Layout, Slots};
 use self::io::{IoThread, Links};
@@ -81,6 +81,8 @@ pub fn serve(mut config: Config, ready: impl FnOnce(&Addresses)) -> anyhow::Resu
     // Its own sockets, and two for each thread's pipe.
     let sockets = 2 * config.io_threads + config.groups.len() + config.replies.len() + 16;
     let ctx = ZContext::builder().max_sockets(u32::try_from(sockets)?).build()?;
+    // It lets in every back-end process that can be asked about.
+    let _auth = ZAuth::new(&ctx)?;
     let metrics = Arc::new(Metrics::new()?);
     let layout = Layout::new(config.io_threads, config.limits.connections)
         .context("an id of 4 bytes cannot name so many connections")?;
@@ -255,8 +257,8 @@ fn bind_replies(ctx: &ZContext, config: &Config) -> Result<(Vec<ZSock>, Vec<Endp
 }
 
 /// Refuses peers by older protocols, which say neither that they speak ZeroMQ nor what socket they are:
-/// libzmq takes whoever says anything for one, and would give it messages. With a domain for ZAP it
-/// does not, be there anyone to ask or not.
+/// libzmq takes whoever says anything for one, and would give it messages. With a domain for ZAP, which
+/// they cannot be asked about, it does not.
 fn speak_zmtp_3(socket: &ZSock) -> Result<()> {
     socket.set_zap_domain("zgateway")
 }
