@@ -181,6 +181,25 @@
 //!
 //! # Security
 //!
+//! A [`ZAuth`] says who gets in to a context's sockets: by address, by name and password, by key. It is
+//! asked about PLAIN and CURVE servers, and about others if they have a ZAP domain. **A socket with none of
+//! these lets everybody in.**
+//!
+//! ```
+//! use zkit::{SocketType, ZAuth, ZContext};
+//!
+//! let ctx = ZContext::new()?;
+//! let auth = ZAuth::new(&ctx)?;
+//! auth.allow(["127.0.0.1", "192.168.0.0/16"])?;
+//! auth.plain("*", [("alice", "secret")])?;
+//!
+//! let server = ctx.socket(SocketType::Rep)?;
+//! server.set_zap_domain("global")?;
+//! server.set_plain_server(true)?;
+//! server.bind("tcp://127.0.0.1:*")?;
+//! # Ok::<(), zkit::Error>(())
+//! ```
+//!
 //! A [`ZCert`] is a pair of CURVE keys, with which sockets know each other and encrypt; a
 //! [`ZCertStore`] has those of the clients that may come in. The libzmq that is built with zkit has no
 //! CURVE: [`engine`] tells what is linked, and "Two engines" in the README how to link another. What

@@ -43,7 +43,7 @@ use crate::zloop::{HandlerId, Repeat, ZLoop};
 ///
 /// It takes any two sockets that messages can be passed between: ROUTER and DEALER between clients
 /// and workers, XSUB and XPUB between publishers and subscribers, PULL and PUSH along a pipeline.
-/// Options, linger and security among them, are set on the sockets before.
+/// Options, linger among them, are set on the sockets before.
 ///
 /// # When a side is full
 ///
@@ -53,6 +53,30 @@ use crate::zloop::{HandlerId, Repeat, ZLoop};
 /// drops it, and the next ones for that peer at once, until it reads again. That, and what is addressed to a peer
 /// that is gone, is counted in [`ProxyStatistics::dropped`] and logged. PUB and XPUB drop for slow
 /// subscribers by themselves, and do not tell.
+///
+/// # Security
+///
+/// Each side has its own: what is set on a socket before it is bound or connected. With a
+/// [`ZAuth`](crate::ZAuth) in the context, a frontend with another ZAP domain than the backend has other rules.
+///
+/// ```
+/// use zkit::{SocketType, ZAuth, ZContext, ZProxy};
+///
+/// let ctx = ZContext::new()?;
+/// let auth = ZAuth::new(&ctx)?;
+/// auth.plain("clients", [("alice", "secret")])?;
+///
+/// let frontend = ctx.socket(SocketType::Router)?;
+/// frontend.set_zap_domain("clients")?;
+/// frontend.set_plain_server(true)?;
+/// frontend.bind("tcp://127.0.0.1:*")?;
+/// let backend = ctx.dealer("@inproc://workers")?; // this process only
+/// let proxy = ZProxy::spawn(&ctx, frontend, backend)?;
+/// # Ok::<(), zkit::Error>(())
+/// ```
+///
+/// Who sent a message ([`User-Id`](crate::ZFrame::metadata)) is known where it is received: that is here, and does not
+/// go on to the other side.
 ///
 /// # Ending
 ///

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::alarm;
 use zkit::{
-    Error, EventKind, SocketType, ZAuth, ZCert, ZCertStore, ZContext, ZFrame, ZMonitor, ZMsg, ZSock,
+    Error, EventKind, SocketType, ZAuth, ZCert, ZCertStore, ZContext, ZFrame, ZMonitor, ZMsg,
+    ZProxy, ZSock,
 };
 
 use common::{alone, folder, record, records, unique, within};
@@ -537,6 +538,49 @@ fn an_address_is_denied_over_ipv6_as_well() {
     });
 }
 
+#[test]
+fn each_side_of_a_proxy_has_its_own_security() {
+    bounded(|| {
+        let ctx = context();
+        let auth = ZAuth::new(&ctx).unwrap();
+        auth.plain("clients", [("alice", "secret")]).unwrap();
+        auth.plain("workers", [("bob", "hidden")]).unwrap();
+        let side = |kind, domain| {
+            let socket = ctx.socket(kind).unwrap();
+            plain(domain)(&socket);
+            let monitor = ZMonitor::new(&socket).unwrap();
+            let endpoint = socket.bind("tcp://127.0.0.1:*").unwrap();
+            (socket, monitor, endpoint)
+        };
+        let (frontend, at_front, front) = side(SocketType::Pull, "clients");
+        let (backend, at_back, back) = side(SocketType::Push, "workers");
+        let peer = |kind, name, password, endpoint: &str| {
+            let socket = ctx.socket(kind).unwrap();
+            with_password(name, password)(&socket);
+            socket.connect(endpoint).unwrap();
+            socket
+        };
+        let refused = |monitor: &ZMonitor| {
+            while monitor.recv_timeout(HALF).unwrap().unwrap().kind
+                != EventKind::HandshakeFailedAuth
+            {}
+        };
+        let proxy = ZProxy::spawn(&ctx, frontend, backend).unwrap();
+        let _mallory = peer(SocketType::Push, "bob", "hidden", &front);
+        let mallory = peer(SocketType::Pull, "alice", "secret", &back);
+        refused(&at_front);
+        refused(&at_back);
+        let worker = peer(SocketType::Pull, "bob", "hidden", &back);
+        let client = peer(SocketType::Push, "alice", "secret", &front);
+        client.send("work").unwrap();
+        let work = worker.recv_frame_timeout(HALF).unwrap();
+        // The metadata says who is at the other end of the connection, not who sent it first.
+        assert_eq!((&*work, work.metadata("User-Id")), (&b"work"[..], None));
+        assert!(mallory.try_recv().unwrap_err().is_would_block());
+        assert_eq!(proxy.stop().unwrap().forward.messages, 1);
+    });
+}
+
 // Callbacks.
 
 #[test]
@@ -1016,8 +1060,10 @@ fn ten_thousand_bad_handshakes_are_refused_counted_and_leave_nothing_behind() {
 
         let storm = |count: usize| {
             thread::scope(|scope| {
+                // So that the monitor, whose events nobody waits for, misses none.
+                let (at_the_door, seen) = mpsc::sync_channel(100);
                 for half in 0..2 {
-                    let server = &server.endpoint;
+                    let (server, at_the_door) = (&server.endpoint, at_the_door.clone());
                     scope.spawn(move || {
                         for number in (half..count).step_by(2) {
                             let mut peer = Raw::connect(server, "PLAIN");
@@ -1026,11 +1072,13 @@ fn ten_thousand_bad_handshakes_are_refused_counted_and_leave_nothing_behind() {
                                 _ => peer.hello(b"mallory", b"secret"),
                             }
                             peer.hears_no();
+                            at_the_door.send(()).unwrap();
                         }
                     });
                 }
                 for number in 0..count {
                     assert_eq!(server.next_outcome(), (EventKind::HandshakeFailedAuth, 400));
+                    seen.recv().unwrap();
                     if number % 100 == 0 {
                         alice.send("still here").unwrap();
                     }

@@ -83,9 +83,9 @@ pub use store::ZCertStore;
 /// | CURVE | refused | [`curve`](ZAuth::curve), [`curve_any`](ZAuth::curve_any), [`curve_with`](ZAuth::curve_with) |
 /// | GSSAPI | refused | none |
 ///
-/// Addresses are ruled for all domains. PLAIN and CURVE have one rule for each domain, as with pyzmq; that for
-/// `"*"` is for domains that have none of their own, and for sockets without a domain. A new rule takes the place
-/// of the one before.
+/// Addresses are ruled for all domains. PLAIN and CURVE have one rule for each domain, as with pyzmq;
+/// that for `"*"` is for domains that have none of their own, and for sockets without a domain. A new
+/// rule takes the place of the one before.
 ///
 /// # Who is it?
 ///
@@ -93,8 +93,9 @@ pub use store::ZCertStore;
 /// in Z85 by CURVE, and empty by NULL. A certificate of the store adds its own metadata, such as
 /// `frame.metadata("email")`, which the *server's* copy of it says.
 ///
-/// Peers say something about themselves too, and libzmq puts that with the rest. What ZAuth says goes before it. So `User-Id` is
-/// to be believed on sockets that ask, and only there; other metadata only if the certificate has it.
+/// Peers say something about themselves too, and libzmq puts that with the rest, behind what ZAuth says. So
+/// `User-Id` is to be believed on sockets that ask, and only there; other metadata only if the
+/// certificate has it.
 ///
 /// # While there is no ZAuth
 ///
@@ -105,9 +106,10 @@ pub use store::ZCertStore;
 /// | CURVE server without a domain | **everybody**: encryption without authentication, as libzmq has it | nobody is let in |
 /// | NULL without a domain | **everybody** | **everybody** |
 ///
-/// Peers that are not let in for this reason try again, and a later ZAuth of the context takes over. How it ended makes no
-/// difference: stopped, dropped or panicked. (With CZMQ, and libzmq by itself, everybody is let in when the
-/// authenticator is gone, but for PLAIN.)
+/// How it ended makes no difference: stopped, dropped or panicked. A later ZAuth of the context takes over, and
+/// peers that were not let in meanwhile try again when their handshake has run out
+/// ([`handshake_ivl`](crate::ZSock::set_handshake_ivl), 30 s). Those that a rule refuses do not. (With CZMQ,
+/// and libzmq by itself, everybody is let in when the authenticator is gone, but for PLAIN.)
 ///
 /// A context has one ZAuth, or another ZAP handler, at a time.
 ///
@@ -161,8 +163,9 @@ impl ZAuth {
     /// is the same if it comes over IPv6.
     ///
     /// # Errors
-    /// [`Error::Auth`] for what is no address, with which no rule is changed; [`Error::Ended`] when the authenticator is gone;
-    /// [`Error::Terminated`]; [`Error::Interrupted`], after which the rule may or may not hold.
+    /// [`Error::Auth`] for what is no address, and no rule is changed; [`Error::Ended`] when the
+    /// authenticator is gone; [`Error::Terminated`]; [`Error::Interrupted`], after which the rule may or
+    /// may not hold.
     pub fn allow<A: AsRef<str>>(&self, addresses: impl IntoIterator<Item = A>) -> Result<()> {
         let nets = parse_nets("allow", addresses)?;
         self.tell(move |rules| rules.allowed.extend(nets))

@@ -92,6 +92,8 @@ pub(super) struct PasswordFile {
     decoy: String,
     /// What the file was when it was read; `None` if it has to be read again.
     read: Option<Stamp>,
+    /// Whether it was logged that it cannot be read.
+    told: bool,
 }
 
 /// Why nobody can be let in by a file: what is wrong with it.
@@ -114,13 +116,21 @@ impl PasswordFile {
             users: HashMap::new(),
             decoy: decoy([]),
             read: None,
+            told: false,
         };
         file.refresh()?;
         Ok(file)
     }
 
     pub(super) fn check(&mut self, name: &str, password: &[u8]) -> Result<bool, Unreadable> {
-        self.refresh()?;
+        let told = std::mem::take(&mut self.told);
+        if let Err(unreadable) = self.refresh() {
+            self.told = true;
+            if !told {
+                log::warn!("nobody is let in by the password file {unreadable}");
+            }
+            return Err(unreadable);
+        }
         let known = self.users.get(name);
         let hash = PasswordHash::new(known.unwrap_or(&self.decoy));
         let is_right = hash.and_then(|hash| Argon2::default().verify_password(password, &hash));

@@ -101,7 +101,7 @@ impl fmt::Debug for Request<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     LetIn,
-    /// Not now: the peer is disconnected without a word and tries again.
+    /// Not now: the peer is told nothing, and tries again when its handshake has run out.
     NotNow,
     Refused,
     /// For a fault on this side.
