@@ -301,3 +301,39 @@ fn list_into(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever steps this machine's file system keeps time in.
+    #[test]
+    fn a_file_with_an_unchanged_stamp_is_read_again_until_it_is_settled() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cert");
+        let (now, before) = (ZCert::from_public([1; 32]), ZCert::from_public([2; 32]));
+        now.save_public(&path).unwrap();
+        for settled in [false, true] {
+            let stamp = Some(Stamp::of(&fs::metadata(&path).unwrap()));
+            let known = Known { stamp, settled, cert: Ok(before.clone()) };
+            let files = BTreeMap::from([(path.clone(), known)]);
+            let path = folder.path().to_owned();
+            let mut directory = Directory { path, files, overfull: false, trouble: None };
+            assert_eq!(directory.lookup(now.public_key()).is_some(), !settled);
+            assert_eq!(directory.lookup(before.public_key()).is_some(), settled);
+        }
+    }
+
+    #[test]
+    fn a_file_is_settled_some_seconds_after_its_last_change() {
+        let stamp = |changed| Stamp { file: (1, 1), size: 1, modified: (0, 0), changed };
+        let now = Duration::new(1_000, 0);
+        assert!(stamp((996, 999_999_999)).is_settled(now));
+        assert!(!stamp((997, 0)).is_settled(now));
+        assert!(!stamp((1_000, 0)).is_settled(now));
+        // A clock that was set back, or another machine's.
+        assert!(!stamp((2_000, 0)).is_settled(now));
+        assert!(!stamp((i64::MAX, 999_999_999)).is_settled(now));
+        assert!(stamp((-1, 0)).is_settled(now));
+    }
+}
