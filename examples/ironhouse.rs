@@ -171,7 +171,11 @@ impl Server {
 
     /// Tells whether the client gets in.
     fn report(&self, who: &str, client: &ZSock) -> Result<()> {
-        client.send("Hello")?;
+        // Who was refused already has nobody left to send to.
+        match client.try_send("Hello") {
+            Err(failed) if !failed.error.is_would_block() => return Err(failed.error),
+            _ => {}
+        }
         loop {
             let Some(event) = self.door.recv_timeout(Duration::from_secs(10))? else {
                 return Err(Error::other("the server is closed"));

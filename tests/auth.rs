@@ -93,7 +93,8 @@ impl Server {
             _ => self.endpoint.clone(),
         };
         socket.connect(&endpoint).unwrap();
-        socket.send("Hello").unwrap();
+        // Whoever was refused already has nobody left to send to.
+        let _ = socket.try_send("Hello");
         socket
     }
 
@@ -363,7 +364,7 @@ fn a_certificate_with_names_that_are_libzmqs_does_no_harm() {
         for name in ["Identity", "Socket-Type", "User-Id", "Resource"] {
             ann.set_meta(name, "root").unwrap();
         }
-        let long = "x".repeat(20_000);
+        let long = "x".repeat(900);
         ann.set_meta("long", &long).unwrap();
         let ctx = context();
         let auth = ZAuth::new(&ctx).unwrap();

@@ -724,10 +724,12 @@ fn curve_peer(language: Language) -> Option<(Process, TempDir, ZCert, ZCert)> {
 
 fn curve_client(ctx: &ZContext, cert: &ZCert, server: &ZCert, endpoint: &str) -> ZSock {
     let client = ctx.socket(SocketType::Req).unwrap();
+    client.set_linger(Some(Duration::ZERO)).unwrap();
     cert.apply(&client).unwrap();
     client.set_curve_serverkey(server.public_key()).unwrap();
     client.connect(endpoint).unwrap();
-    client.send("Hello").unwrap();
+    // A stranger may have been refused already.
+    let _ = client.try_send("Hello");
     client
 }
 
@@ -746,7 +748,9 @@ fn lets_in_by_curve(language: Language) {
     let question = server.recv_frame_timeout(DEADLINE).unwrap();
     assert_eq!(question, "Hello");
     assert_eq!(question.metadata("User-Id"), Some(&*theirs.public_text()));
-    assert_eq!(question.metadata("name"), Some("Peer"));
+    // pyzmq writes metadata into its secret file only.
+    let name = (language == Language::Czmq).then_some("Peer");
+    assert_eq!(question.metadata("name"), name);
     server.send("World").unwrap();
     assert_eq!(peer.line(), "World");
     assert_eq!(peer.end(), [""; 0]);

@@ -54,7 +54,7 @@ def ask(context, folder, endpoint):
 def main():
     signal.alarm(60)
     folder = sys.argv[1]
-    zmq.auth.create_certificates(folder, "peer", metadata={"name": "Peer"})
+    zmq.auth.create_certificates(folder, "peer")
     context = zmq.Context()
     context.setsockopt(zmq.RCVTIMEO, DEADLINE * 1000)
     context.setsockopt(zmq.LINGER, 1000)
