@@ -64,11 +64,9 @@ pub use store::ZCertStore;
 /// # Which sockets ask
 ///
 /// * A PLAIN or CURVE server asks about every peer.
-/// * **A socket without either (NULL) asks only if it has a [ZAP domain](ZSock::set_zap_domain).
+/// * **A socket without either (NULL) asks only if it has a [ZAP domain](crate::ZSock::set_zap_domain).
 ///   Without one everybody gets in, whatever the rules.** It is unencrypted in any case.
 /// * Connections over `inproc` stay in the process, and are never asked about.
-///
-/// [`ZSock::set_zap_domain`]: crate::ZSock::set_zap_domain
 ///
 /// # The rules
 ///
@@ -119,8 +117,6 @@ pub use store::ZCertStore;
 /// passwords nor keys. A refused peer is told only that it is; a
 /// [`ZMonitor`](crate::ZMonitor) of the server's socket tells of it
 /// ([`HandshakeFailedAuth`](crate::EventKind::HandshakeFailedAuth)).
-///
-/// [ZAP domain]: crate::ZSock::set_zap_domain
 pub struct ZAuth {
     actor: ZActor,
     commands: Sender<Command>,
