@@ -16,6 +16,7 @@ mod http;
 mod logging;
 mod metrics;
 mod protocol;
+mod stream;
 mod tools;
 
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! One client: what has come of it and is not forwarded yet, what is to be written to it, and why it
 //! may not be read from at the moment.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use zkit::HandlerId;
 
 use super::bucket::Bucket;
 use crate::config::Limits;
+use crate::stream;
 
 pub struct Connection {
     pub peer: SocketAddr,
@@ -176,24 +177,16 @@ impl Outbox {
 
     /// Writes what the client has room for. When nothing is left it tells how many replies those
     /// were, and when the first of them was received.
-    pub fn write(&mut self, mut to: impl Write) -> io::Result<Option<(u32, Instant)>> {
-        self.blocked = false;
-        while self.written < self.bytes.len() {
-            match to.write(&self.bytes[self.written..]) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(written) => self.written += written,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.blocked = true;
-                    // A slow reader must not have its buffer grow by what it has read.
-                    if self.written > self.bytes.len() / 2 {
-                        self.bytes.drain(..self.written);
-                        self.written = 0;
-                    }
-                    return Ok(None);
-                }
-                Err(error) => return Err(error),
+    pub fn write(&mut self, to: impl Write) -> io::Result<Option<(u32, Instant)>> {
+        self.written += stream::write(to, &self.bytes[self.written..])?;
+        self.blocked = self.written < self.bytes.len();
+        if self.blocked {
+            // A slow reader must not have its buffer grow by what it has read.
+            if self.written > self.bytes.len() / 2 {
+                self.bytes.drain(..self.written);
+                self.written = 0;
             }
+            return Ok(None);
         }
         let done = self.since.take().map(|since| (self.replies, since));
         self.replies = 0;
@@ -207,6 +200,8 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+
     use super::*;
 
     /// Takes a few bytes at each call, and no more than it has room for.

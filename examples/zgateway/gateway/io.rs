@@ -2,7 +2,6 @@
 //! for their group, and writes replies; it never waits for anybody.
 
 use std::collections::BTreeSet;
-use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,6 +21,7 @@ use super::queue::{Receiver, Sender};
 use crate::config::Config;
 use crate::metrics::IoMetrics;
 use crate::protocol::{self, HEADER, ID, Parsed};
+use crate::stream;
 
 /// Bytes that are read from a client before it is the others' turn.
 const READ: usize = 64 * 1024;
@@ -187,14 +187,10 @@ impl IoThread {
         let mut taken = self.outlet.forward(zloop, id, connection, &mut inbox, now)?;
         inbox.drain(..taken);
         if connection.held.is_none() {
-            let read = loop {
-                match stream.read(&mut self.scratch) {
-                    Ok(0) => return self.on_end(zloop, id),
-                    Ok(read) => break read,
-                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => break 0,
-                    Err(_) => return Err(Reason::Broken),
-                }
+            let read = match stream::read(&mut *stream, &mut self.scratch) {
+                Ok(Some(0)) => return self.on_end(zloop, id),
+                Ok(read) => read.unwrap_or(0),
+                Err(_) => return Err(Reason::Broken),
             };
             let input = &mut self.scratch[..read];
             if self.ending {

@@ -1,6 +1,6 @@
 //! A TCP echo server on mio alone, in one thread: what the gateway is measured against.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
@@ -11,8 +11,7 @@ use mio::{Events, Interest, Poll, Registry, Token};
 use slab::Slab;
 use zkit::interrupt;
 
-use super::write;
-use crate::descriptors;
+use crate::{descriptors, stream};
 
 /// Sends all bytes of TCP clients back as they are, without zkit and ZeroMQ: to compare with.
 #[derive(Debug, Clone, clap::Args)]
@@ -140,21 +139,19 @@ enum Echoed {
 impl Connection {
     fn echo(&mut self, buffer: &mut [u8], closing: bool) -> io::Result<Echoed> {
         if !self.unwritten.is_empty() {
-            let written = write(&mut self.stream, &self.unwritten)?;
+            let written = stream::write(&mut self.stream, &self.unwritten)?;
             self.unwritten.drain(..written);
         }
         for _ in 0..BUFFERS {
             if !self.unwritten.is_empty() {
                 return Ok(Echoed::All);
             }
-            let read = match self.stream.read(buffer) {
-                Ok(0) => return Ok(Echoed::Last),
-                Ok(read) => read,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Echoed::All),
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
+            let read = match stream::read(&mut self.stream, buffer)? {
+                Some(0) => return Ok(Echoed::Last),
+                Some(read) => read,
+                None => return Ok(Echoed::All),
             };
-            let written = write(&mut self.stream, &buffer[..read])?;
+            let written = stream::write(&mut self.stream, &buffer[..read])?;
             self.unwritten.extend_from_slice(&buffer[written..read]);
             // A short read was the last of it, unless the end is still to be read: of that, and
             // of what comes from now on, there is an event.

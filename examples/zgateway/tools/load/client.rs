@@ -1,6 +1,6 @@
 //! The connections of one thread, in a reactor.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::body::Stamp;
 use super::schedule::Schedule;
 use super::tally::{Tally, Unanswered};
 use crate::protocol::{self, HEADER, Parsed};
-use crate::tools::write;
+use crate::stream;
 
 /// How much is read or written at a time, if the messages are not longer.
 const BUFFER: usize = 64 * 1024;
@@ -137,12 +137,10 @@ impl<'a> Client<'a> {
         loop {
             let kept = self.connections[index].input.len();
             let room = &mut self.buffer[kept..];
-            let read = match stream.read(room) {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(read) => read,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
+            let read = match stream::read(&mut *stream, room)? {
+                Some(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Some(read) => read,
+                None => return Ok(()),
             };
             // Of what comes after a short read there is an event, and of the end there was.
             let last = read < room.len() && !closing;
@@ -186,7 +184,7 @@ impl<'a> Client<'a> {
     fn send(&mut self, index: usize, stream: &mut TcpStream) -> io::Result<()> {
         let Connection { number, unanswered, output, .. } = &mut self.connections[index];
         if !output.is_empty() {
-            let written = write(stream, output)?;
+            let written = stream::write(&mut *stream, output)?;
             output.drain(..written);
         }
         let message = HEADER + self.share.args.body as usize;
@@ -206,7 +204,7 @@ impl<'a> Client<'a> {
                 Stamp { connection: *number, sequence, time }.write(body);
             }
             self.tally.sent += count as u64;
-            let written = write(stream, batch)?;
+            let written = stream::write(&mut *stream, batch)?;
             output.extend_from_slice(&batch[written..]);
         }
         Ok(())
