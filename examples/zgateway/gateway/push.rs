@@ -124,8 +124,8 @@ impl PushWorker {
     }
 
     fn tell_the_end(&mut self) -> Result<()> {
-        let is_done = self.groups.iter_mut().all(Outlet::is_done);
-        match self.ending.take_if(|_| is_done) {
+        let groups = &mut self.groups;
+        match self.ending.take_if(|_| groups.iter_mut().all(Outlet::is_done)) {
             Some(master) => master.post(Master::on_all_sent),
             None => Ok(()),
         }

@@ -15,7 +15,7 @@ pub fn bounded<T>(messages: usize, bytes: usize) -> (Sender<T>, Receiver<T>) {
     let shared = Arc::new(Shared::default());
     let depth = Depth(Arc::clone(&shared));
     let sender = Sender { producer, limit: bytes as u64, sent: 0, seen: 0, depth };
-    (sender, Receiver { consumer, most: messages, limit: bytes as u64, shared })
+    (sender, Receiver { consumer, stirred: false, most: messages, limit: bytes as u64, shared })
 }
 
 /// Each side writes its own counters only.
@@ -112,6 +112,8 @@ impl<T> Sender<T> {
 
 pub struct Receiver<T> {
     consumer: rtrb::Consumer<(T, u64)>,
+    /// Whether anything was received since a wake was last thought of.
+    stirred: bool,
     most: usize,
     limit: u64,
     shared: Arc<Shared>,
@@ -126,12 +128,17 @@ impl<T> Receiver<T> {
     pub fn receive(&mut self) -> Option<(T, usize)> {
         let (message, bytes) = self.consumer.pop().ok()?;
         self.shared.received.add(bytes);
+        self.stirred = true;
         Some((message, bytes as usize))
     }
 
     /// Whether the sender is to be woken, which is once after it asked: when the queue is half empty, so
     /// that it has something to do.
     pub fn owes_a_wake(&mut self) -> bool {
+        // Only what is received makes room, and most queues have nothing to receive.
+        if !std::mem::take(&mut self.stirred) {
+            return false;
+        }
         // The other half of the sender's question.
         fence(Ordering::SeqCst);
         let asked = &self.shared.asked;
