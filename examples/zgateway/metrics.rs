@@ -13,6 +13,7 @@ use prometheus::{
 use crate::config::Config;
 use crate::gateway::connection::Reason;
 use crate::gateway::queue::Depth;
+use crate::tools::status;
 
 pub struct Metrics {
     pub registry: Registry,
@@ -178,11 +179,7 @@ impl Metrics {
     /// What the gateway prints at its end.
     pub fn print_summary(&self, time: Duration) {
         let families = self.registry.gather();
-        let sum = |name: &str| -> f64 {
-            let family = families.iter().find(|family| family.name() == name);
-            let metrics = family.map(|family| family.get_metric()).unwrap_or_default();
-            metrics.iter().map(|metric| metric.get_counter().get_value()).sum()
-        };
+        let sum = |name| status::total(&families, name);
         println!(
             "{:.1} s: {} clients, {} requests, {} of them forwarded, {} replies, {} unanswered",
             time.as_secs_f64(),

@@ -7,6 +7,7 @@ use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
 use super::{Config, Group, Limits};
+use crate::gateway::ids::Layout;
 use crate::protocol::HEADER;
 
 /// Something wrong with the value at `path`, such as `group.0.type`.
@@ -33,7 +34,8 @@ impl Config {
         let Limits { connections, body, outgoing, .. } = self.limits;
         let threads = self.io_threads;
         let mut problems = Vec::new();
-        let most = connections_with(threads);
+        // As if one thread could have all of them.
+        let most = Layout::most_slots(threads);
         if connections > most {
             problems.push(Problem::new(
                 "limits.connections",
@@ -128,12 +130,6 @@ impl Config {
             .chain(bound)
             .collect()
     }
-}
-
-/// How many connections have an id of their own: its four bytes name the thread and the
-/// connection, and the eight bits that are left at least tell who has a place from who had it.
-fn connections_with(io_threads: usize) -> usize {
-    1 << (32 - 8 - io_threads.next_power_of_two().ilog2())
 }
 
 /// Something that one socket only can be bound to.

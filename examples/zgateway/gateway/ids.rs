@@ -28,6 +28,12 @@ impl Layout {
         (thread_bits + slot_bits + LEAST_GENERATION_BITS <= u32::BITS).then_some(layout)
     }
 
+    /// How many slots an id has room for with so many threads.
+    pub fn most_slots(threads: usize) -> usize {
+        let bits = u32::BITS - LEAST_GENERATION_BITS;
+        1 << bits.saturating_sub(threads.next_power_of_two().trailing_zeros())
+    }
+
     pub fn thread(self, id: u32) -> usize {
         low_bits(id, self.thread_bits) as usize
     }
@@ -128,6 +134,11 @@ mod tests {
         assert!(Layout::new(16, 1_000_000).is_some());
         assert!(Layout::new(32, 1_000_000).is_none());
         assert!(Layout::new(1, usize::MAX).is_none());
+        for threads in 1..=64 {
+            let most = Layout::most_slots(threads);
+            assert!(Layout::new(threads, most).is_some());
+            assert!(Layout::new(threads, most + 1).is_none());
+        }
     }
 
     #[test]

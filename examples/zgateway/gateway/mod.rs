@@ -14,7 +14,7 @@
 
 mod bucket;
 pub mod connection;
-mod ids;
+pub mod ids;
 mod io;
 mod master;
 mod pull;

@@ -60,6 +60,11 @@ pub fn table(families: &[MetricFamily]) -> String {
     [families.groups(), families.replies(), families.clients(), families.latencies()].join("\n")
 }
 
+/// What a counter or a gauge of a registry comes to, over all its labels.
+pub fn total(families: &[MetricFamily], name: &str) -> u64 {
+    Families(families).sums(name, "").values().sum()
+}
+
 struct Families<'a>(&'a [MetricFamily]);
 
 impl Families<'_> {
