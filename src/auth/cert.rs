@@ -202,13 +202,13 @@ impl ZCert {
             }
         }
         let Some(public) = public else {
-            let reason = "it has no public-key in a section curve".into();
-            return Err(Error::Certificate { path: None, line: None, reason });
+            return Err(refused("it has no public-key in a section curve"));
         };
         cert.public = **public;
         if is_zero(&cert.public) {
-            let reason = "its public key is all zeros, as a CZMQ without CURVE writes them".into();
-            return Err(Error::Certificate { path: None, line: None, reason });
+            return Err(refused(
+                "its public key is all zeros, as a CZMQ without CURVE writes them",
+            ));
         }
         cert.secret = secret.filter(|key| !is_zero(key));
         Ok(cert)

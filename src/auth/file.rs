@@ -43,9 +43,7 @@ impl Content {
 /// Reads a regular file of at most [`LIMIT`] bytes.
 pub(super) fn read(path: &Path) -> Result<Content> {
     let cannot = |source| cannot("read", path, source);
-    // A pipe would wait for its writer, and a terminal could become this process's.
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(cannot)?;
+    let mut file = open(path).map_err(cannot)?;
     let metadata = file.metadata().map_err(cannot)?;
     if !metadata.is_file() {
         return Err(faulty(path, NOT_REGULAR));
@@ -61,6 +59,13 @@ pub(super) fn read(path: &Path) -> Result<Content> {
         return Err(faulty(path, "it grows while it is read"));
     }
     Ok(Content { bytes, len, mode: metadata.mode() })
+}
+
+/// Opens what may turn out not to be a regular file.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    // A pipe would wait for its writer, and a terminal could become this process's.
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 /// A file that is written beside the one that it is to replace. Gone on drop, unless it has

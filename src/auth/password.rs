@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -14,6 +13,7 @@ use argon2::{Argon2, Params, PasswordHasher, PasswordVerifier};
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
 
+use super::file;
 use super::store::Stamp;
 
 /// What PLAIN has room for, of a name and of a password.
@@ -141,8 +141,8 @@ impl PasswordFile {
     fn refresh(&mut self) -> Result<(), Unreadable> {
         let failed = |error| Unreadable(format!("{:?}: {error}", self.path));
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        // Opening what is no file may wait for ever.
-        let metadata = fs::metadata(&self.path).map_err(failed)?;
+        let file = file::open(&self.path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
         let stamp = Some(Stamp::of(&metadata));
         if self.read == stamp {
             return Ok(());
@@ -152,7 +152,6 @@ impl PasswordFile {
             return Err(Unreadable(format!("{:?} is no file of at most 16 MiB", self.path)));
         }
         let mut text = String::new();
-        let file = File::open(&self.path).map_err(failed)?;
         file.take(PasswordFile::LARGEST).read_to_string(&mut text).map_err(failed)?;
         let users = parse(&text).map_err(|why| Unreadable(format!("{:?}, {why}", self.path)))?;
         self.decoy = decoy(users.values().map(String::as_str));
