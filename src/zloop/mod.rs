@@ -946,7 +946,7 @@ impl<'a, D> ZLoop<'a, D> {
                 self.queue(Ready::Handler(key));
             }
         }
-        let unserved = Unserved(&shared);
+        let _unserved = Unserved(&shared);
         // A waker's stop comes after the tasks that were posted before it.
         let stop = shared.stop.load(Ordering::Acquire);
         // The lock is not held while a task is called, which may post another.
@@ -962,7 +962,6 @@ impl<'a, D> ZLoop<'a, D> {
             shared.stop.store(false, Ordering::Relaxed);
             self.stopping = true;
         }
-        drop(unserved);
         Ok(())
     }
 
