@@ -11,7 +11,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{child, child_role, child_with, unique, wait_for_parent, within};
+use common::{alone, child, child_role, child_with, unique, wait_for_parent, within};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
@@ -652,16 +652,19 @@ fn an_ipc_path_may_be_as_long_as_the_system_allows() {
 
 #[test]
 fn a_stale_socket_file_is_taken_over() {
-    let ctx = context();
-    let (_dir, endpoint) = ipc("stale");
-    for _ in 0..3 {
-        // The standard library leaves the file as a process does that is killed.
-        drop(UnixListener::bind(path(&endpoint)).unwrap());
-        assert!(path(&endpoint).exists());
-        let pull = ctx.pull(&endpoint).unwrap();
-        reachable(&ctx, &pull, &endpoint);
-        drop(pull);
-    }
+    // Between `fork` and `exec`, a process that another test starts would listen as well.
+    alone(|| {
+        let ctx = context();
+        let (_dir, endpoint) = ipc("stale");
+        for _ in 0..3 {
+            // The standard library leaves the file as a process does that is killed.
+            drop(UnixListener::bind(path(&endpoint)).unwrap());
+            assert!(path(&endpoint).exists());
+            let pull = ctx.pull(&endpoint).unwrap();
+            reachable(&ctx, &pull, &endpoint);
+            drop(pull);
+        }
+    });
 }
 
 #[test]
