@@ -10,9 +10,11 @@ use crate::workload::{Time, Workload};
 
 const BODY: &[u8] = &[b'x'; 100];
 
+const ENCRYPTED: &str = "curve";
+
 pub(crate) const WORKLOADS: &[Workload] = &[
     Workload {
-        name: "curve",
+        name: ENCRYPTED,
         count: 200_000,
         pinned: true,
         zkit: |count| zkit(count, true),
@@ -26,6 +28,11 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         raw: Some(|count| raw(count, false)),
     },
 ];
+
+/// Only some builds of libzmq can do it.
+pub(crate) fn is_encrypted(workload: &Workload) -> bool {
+    workload.name == ENCRYPTED
+}
 
 fn zkit(count: u64, secure: bool) -> Time {
     let (ctx, clients) = (ZContext::new().unwrap(), ZContext::new().unwrap());

@@ -47,8 +47,8 @@ fn through_this(peer: &str, count: u64, workers: usize) -> Time {
     through(this().args(["--proxy", peer]), count, workers)
 }
 
-/// The CZMQ program has the proxy, and this the clients and the workers.
-pub(crate) fn czmq(program: &Path, name: &str, count: u64) -> Time {
+/// The program of another peer has the proxy, and this the clients and the workers.
+pub(crate) fn of_program(program: &Path, name: &str, count: u64) -> Time {
     let workers = if name == FULL { FEW_WORKERS } else { WORKERS };
     through(Command::new(program).arg("--proxy"), count, workers)
 }

@@ -61,8 +61,8 @@ fn this_one(peer: &str, count: u64, cpu_time: CpuTime) -> Time {
     through(this().args(["--spqueue", peer]), count, cpu_time)
 }
 
-/// The CZMQ program has the queue, and this the clients and the workers.
-pub(crate) fn czmq(program: &Path, name: &str, count: u64) -> Time {
+/// The program of another peer has the queue, and this the clients and the workers.
+pub(crate) fn of_program(program: &Path, name: &str, count: u64) -> Time {
     let cpu_time = if name == LOOP { Middle::first_thread_cpu_time } else { Middle::cpu_time };
     through(Command::new(program).arg("--spqueue"), count, cpu_time)
 }

@@ -7,7 +7,7 @@ use nix::sys::time::TimeValLike;
 
 /// One thing that is measured, done in the same way by each peer that can do it.
 pub(crate) struct Workload {
-    /// Also what the CZMQ peer knows it by, if it has it.
+    /// Also what the programs of other peers know it by, if they have it.
     pub(crate) name: &'static str,
     /// How many operations make a run of a third of a second or so.
     #[allow(dead_code, reason = "criterion finds out by itself")]
