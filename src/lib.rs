@@ -6,7 +6,8 @@
 //! runtime: threads wait, on one socket, on several, or in a reactor.
 //!
 //! [`ZContext`] is the entry point. It makes sockets, [`ZSock`], which send and receive messages,
-//! [`ZMsg`], of frames, [`ZFrame`].
+//! [`ZMsg`], of frames, [`ZFrame`]. The [`guide`] has pages for those who come from CZMQ or the `zmq`
+//! crate, who choose sockets, and whose program does not do what it should.
 //!
 //! ```
 //! use std::thread;
@@ -228,6 +229,7 @@
 //! panics.
 
 pub mod clock;
+pub mod guide;
 pub mod interrupt;
 pub mod thread;
 
