@@ -422,7 +422,7 @@ impl Queue {
 /// How long to kill.
 fn time() -> Duration {
     let seconds = env::var("ZKIT_PIRATES_SECONDS")
-        .map_or(4, |seconds| seconds.parse().expect("ZKIT_PIRATES_SECONDS is a number"));
+        .map_or(2, |seconds| seconds.parse().expect("ZKIT_PIRATES_SECONDS is a number"));
     Duration::from_secs(seconds)
 }
 

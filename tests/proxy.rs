@@ -885,7 +885,7 @@ fn a_full_side_stops_its_senders_and_not_the_other_direction_and_loses_nothing()
     for transport in ["inproc", "tcp"] {
         within(2 * LIMIT, transport, move || {
             const HWM: u32 = 20;
-            const BACKWARD: u32 = 20_000;
+            const BACKWARD: u32 = 5_000;
             let ctx = context();
             let (proxy, front, back) =
                 proxy_with(&ctx, transport, SocketType::Router, SocketType::Dealer, HWM);

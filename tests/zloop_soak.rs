@@ -212,7 +212,7 @@ fn soak(messages: usize) {
     println!("{messages} messages in {:?}", start.elapsed());
 }
 
-/// `ZKIT_SOAK_MESSAGES` sets how many; the checks before a change is accepted take a million.
+/// `ZKIT_SOAK_MESSAGES` sets how many.
 #[test]
 fn fifty_sockets_that_send_on_each_other_lose_nothing() {
     let messages = env::var("ZKIT_SOAK_MESSAGES").ok();
