@@ -9,6 +9,17 @@ use crate::report::{duration, thousands};
 
 const SIZE: (u32, u32) = (720, 420);
 const FONT: &str = "sans-serif";
+/// zkit's, raw's, and those of the others.
+const COLORS: [RGBColor; 8] = [
+    RGBColor(214, 39, 40),
+    RGBColor(127, 127, 127),
+    RGBColor(31, 119, 180),
+    RGBColor(255, 127, 14),
+    RGBColor(44, 160, 44),
+    RGBColor(148, 103, 189),
+    RGBColor(140, 86, 75),
+    RGBColor(23, 190, 207),
+];
 
 /// What is drawn: a line of points for each peer.
 pub(crate) struct Plot<'a> {
@@ -16,7 +27,8 @@ pub(crate) struct Plot<'a> {
     /// Of the horizontal axis, on which the numbers are one step from each other.
     pub(crate) of: &'a str,
     pub(crate) numbers: Vec<u64>,
-    /// The name of a peer, and nanoseconds at some of the numbers, by index.
+    /// The name of each peer, in the order of the colours, and nanoseconds at some of the numbers, by
+    /// index.
     pub(crate) lines: Vec<(String, Vec<(usize, f64)>)>,
 }
 
@@ -41,13 +53,15 @@ impl Plot<'_> {
             .light_line_style(TRANSPARENT)
             .bold_line_style(BLACK.mix(0.12))
             .x_desc(self.of)
+            .y_desc("time of a message")
             .x_labels(self.numbers.len())
             .x_label_formatter(&|place| self.label(*place))
             .y_label_formatter(&|nanos| duration(*nanos))
             .label_style((FONT, 13))
             .draw()?;
-        for (index, (name, points)) in self.lines.iter().enumerate() {
-            let color = Palette99::pick(index).to_rgba();
+        let lines = self.lines.iter().enumerate().filter(|(_, (_, points))| !points.is_empty());
+        for (index, (name, points)) in lines {
+            let color = COLORS[index % COLORS.len()];
             let width = if name == "zkit" { 4 } else { 2 };
             let line = || points.iter().map(|&(place, nanos)| (place as f64, nanos));
             chart

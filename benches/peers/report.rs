@@ -48,7 +48,7 @@ fn plot<'a>(results: &Results, title: &'a str, of: &'a str, prefix: &str) -> Plo
         title,
         of,
         numbers: points.iter().map(|(number, _)| *number).collect(),
-        lines: lines.filter(|(_, points)| !points.is_empty()).collect(),
+        lines: lines.collect(),
     }
 }
 
