@@ -60,7 +60,7 @@ static void join (pthread_t thread, peer_t *peer)
     pthread_barrier_destroy (&peer->start);
 }
 
-//  Messages over inproc from a PUSH to a PULL.
+//  Messages from a PUSH to a PULL.
 
 static void send_one (zsock_t *push, int frames)
 {
@@ -94,11 +94,16 @@ static void *stream_push (void *arg)
     return NULL;
 }
 
-static double stream (count_t count, int frames)
+static double stream (count_t count, int frames, const char *endpoint)
 {
-    zsock_t *push = zsock_new_push ("@inproc://messages");
-    zsock_t *pull = zsock_new_pull (">inproc://messages");
+    zsock_t *push = zsock_new (ZMQ_PUSH);
+    zsock_t *pull = zsock_new (ZMQ_PULL);
     check (push && pull, "zsock_new");
+    check (zsock_bind (push, "%s", endpoint) != -1, "zsock_bind");
+    check (zsock_connect (pull, "%s", zsock_endpoint (push)) == 0, "zsock_connect");
+    //  When it is here they are connected.
+    send_one (push, frames);
+    recv_one (pull, size_of (frames));
     peer_t peer = { .sock = push, .count = count, .frames = frames };
     pthread_t thread = spawn (stream_push, &peer);
     pthread_barrier_wait (&peer.start);
@@ -136,8 +141,12 @@ static double batch (count_t count, int frames)
     return time;
 }
 
-static double stream_3 (count_t count) { return stream (count, 3); }
-static double stream_1 (count_t count) { return stream (count, 1); }
+static const char *INPROC = "inproc://peers";
+static const char *TCP = "tcp://127.0.0.1:*";
+
+static double stream_3 (count_t count) { return stream (count, 3, INPROC); }
+static double stream_1 (count_t count) { return stream (count, 1, INPROC); }
+static double stream_tcp (count_t count) { return stream (count, 3, TCP); }
 static double batch_3 (count_t count) { return batch (count, 3); }
 static double batch_1 (count_t count) { return batch (count, 1); }
 
@@ -180,9 +189,6 @@ static double ping_pong (count_t count, int client_type, int server_type, const 
     zsock_destroy (&server);
     return time;
 }
-
-static const char *INPROC = "inproc://roundtrip";
-static const char *TCP = "tcp://127.0.0.1:*";
 
 static double reqrep_inproc (count_t count) { return ping_pong (count, ZMQ_REQ, ZMQ_REP, INPROC); }
 static double reqrep_tcp (count_t count) { return ping_pong (count, ZMQ_REQ, ZMQ_REP, TCP); }
@@ -730,6 +736,7 @@ static const struct {
     { "push-pull-3-batch", batch_3, CLOCK_PROCESS_CPUTIME_ID },
     { "push-pull-1-stream", stream_1, CLOCK_PROCESS_CPUTIME_ID },
     { "push-pull-1-batch", batch_1, CLOCK_PROCESS_CPUTIME_ID },
+    { "push-pull-3-tcp", stream_tcp, CLOCK_PROCESS_CPUTIME_ID },
     { "push-pull-3-unpinned", stream_3, CLOCK_MONOTONIC },
     { "req-rep-inproc", reqrep_inproc, CLOCK_PROCESS_CPUTIME_ID },
     { "req-rep-tcp", reqrep_tcp, CLOCK_PROCESS_CPUTIME_ID },

@@ -1,8 +1,8 @@
-//! Messages over inproc from a PUSH to a PULL.
+//! Messages from a PUSH to a PULL, over inproc but for `tcp`.
 //!
-//! `stream` is one thread that sends and one that receives, end to end. `batch` is one thread that
-//! sends 500 and receives 500, in turn: nobody waits for anybody, so it shows what a message
-//! costs without the luck of scheduling. `unpinned` is `stream` with all of that luck.
+//! `stream` is one thread that sends and one that receives, end to end, and so is `tcp`. `batch` is
+//! one thread that sends 500 and receives 500, in turn: nobody waits for anybody, so it shows what a
+//! message costs without the luck of scheduling. `unpinned` is `stream` with all of that luck.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -24,42 +24,60 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         name: "push-pull-3-stream",
         count: 1_000_000,
         pinned: true,
-        zkit: |count| stream(count, zkit_ends(), zkit_send_three, zkit_recv),
-        raw: Some(|count| stream(count, raw_ends(), raw_send_three, raw_recv())),
+        zkit: |count| stream(count, zkit_ends(INPROC), zkit_send_three, zkit_recv),
+        raw: Some(|count| stream(count, raw_ends(INPROC), raw_send_three, raw_recv())),
     },
     Workload {
         name: "push-pull-3-batch",
         count: 1_000_000,
         pinned: true,
-        zkit: |count| batch(count, zkit_ends(), zkit_send_three, zkit_recv),
-        raw: Some(|count| batch(count, raw_ends(), raw_send_three, raw_recv())),
+        zkit: |count| batch(count, zkit_ends(INPROC), zkit_send_three, zkit_recv),
+        raw: Some(|count| batch(count, raw_ends(INPROC), raw_send_three, raw_recv())),
     },
     Workload {
         name: "push-pull-1-stream",
         count: 2_000_000,
         pinned: true,
-        zkit: |count| stream(count, zkit_ends(), zkit_send_one, zkit_recv),
-        raw: Some(|count| stream(count, raw_ends(), raw_send_one, raw_recv())),
+        zkit: |count| stream(count, zkit_ends(INPROC), zkit_send_one, zkit_recv),
+        raw: Some(|count| stream(count, raw_ends(INPROC), raw_send_one, raw_recv())),
     },
     Workload {
         name: "push-pull-1-batch",
         count: 2_000_000,
         pinned: true,
-        zkit: |count| batch(count, zkit_ends(), zkit_send_one, zkit_recv),
-        raw: Some(|count| batch(count, raw_ends(), raw_send_one, raw_recv())),
+        zkit: |count| batch(count, zkit_ends(INPROC), zkit_send_one, zkit_recv),
+        raw: Some(|count| batch(count, raw_ends(INPROC), raw_send_one, raw_recv())),
+    },
+    Workload {
+        name: "push-pull-3-tcp",
+        count: 500_000,
+        pinned: true,
+        zkit: |count| {
+            let ends = connected(zkit_ends(TCP), zkit_send_three, zkit_recv);
+            stream(count, ends, zkit_send_three, zkit_recv)
+        },
+        raw: Some(|count| {
+            let ends = connected(raw_ends(TCP), raw_send_three, raw_recv());
+            stream(count, ends, raw_send_three, raw_recv())
+        }),
     },
     Workload {
         name: "push-pull-3-unpinned",
         count: 1_000_000,
         pinned: false,
-        zkit: |count| stream(count, zkit_ends(), zkit_send_three, zkit_recv),
-        raw: Some(|count| stream(count, raw_ends(), raw_send_three, raw_recv())),
+        zkit: |count| stream(count, zkit_ends(INPROC), zkit_send_three, zkit_recv),
+        raw: Some(|count| stream(count, raw_ends(INPROC), raw_send_three, raw_recv())),
     },
 ];
 
-fn zkit_ends() -> (ZSock, ZSock) {
+const INPROC: &str = "inproc://messages";
+const TCP: &str = "tcp://127.0.0.1:*";
+
+fn zkit_ends(endpoint: &str) -> (ZSock, ZSock) {
     let ctx = ZContext::new().unwrap();
-    (ctx.push("@inproc://messages").unwrap(), ctx.pull(">inproc://messages").unwrap())
+    let (push, pull) = (ctx.push("").unwrap(), ctx.pull("").unwrap());
+    pull.connect(&push.bind(endpoint).unwrap()).unwrap();
+    (push, pull)
 }
 
 fn zkit_send_three(push: &ZSock) {
@@ -74,11 +92,11 @@ fn zkit_recv(pull: &ZSock) -> usize {
     pull.recv().unwrap().content_size()
 }
 
-fn raw_ends() -> (zmq::Socket, zmq::Socket) {
+fn raw_ends(endpoint: &str) -> (zmq::Socket, zmq::Socket) {
     let ctx = zmq::Context::new();
     let (push, pull) = (ctx.socket(zmq::PUSH).unwrap(), ctx.socket(zmq::PULL).unwrap());
-    push.bind("inproc://messages").unwrap();
-    pull.connect("inproc://messages").unwrap();
+    push.bind(endpoint).unwrap();
+    pull.connect(&push.get_last_endpoint().unwrap().unwrap()).unwrap();
     (push, pull)
 }
 
@@ -105,6 +123,17 @@ fn raw_recv() -> impl FnMut(&zmq::Socket) -> usize {
             }
         }
     }
+}
+
+/// They are when a message has come through.
+fn connected<S>(
+    (push, pull): (S, S),
+    send: impl Fn(&S),
+    mut recv: impl FnMut(&S) -> usize,
+) -> (S, S) {
+    send(&push);
+    recv(&pull);
+    (push, pull)
 }
 
 pub(crate) fn stream<S: Send>(
