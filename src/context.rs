@@ -11,28 +11,12 @@ use crate::error::{Errno, Error, Reason, Result};
 use crate::ffi::{self, Generation, RawContext, RawSocket, lock, millis};
 use crate::interrupt;
 
-/// Where sockets come from: libzmq's I/O threads, and the names of `inproc` endpoints.
+/// Where sockets come from: libzmq's I/O threads, and the names of `inproc` endpoints (libzmq's
+/// context, CZMQ's older `zctx`).
 ///
 /// A program needs one. Clones are cheap and stand for the same context; threads get a clone
 /// each. Sockets keep their context alive, so it ends when the last clone and the last socket
 /// are dropped.
-///
-/// # How it ends
-///
-/// Ending waits for what sockets have sent and libzmq has not yet handed to the network, at most
-/// as long as each socket's linger (`ZMQ_LINGER`), counted from when the socket was dropped. zkit
-/// gives every socket a linger of one second; [`ContextBuilder::linger`] and
-/// [`ZSock::set_linger`](crate::ZSock::set_linger) change that. When the end has to wait until a
-/// linger runs out, it says with `log::warn!` which socket has lost messages; what libzmq discards
-/// in other ways (a linger that runs out while the context lives on, an `inproc` name that is never
-/// bound) it does not tell. Only a linger of `None`, which must be asked for, can wait for ever.
-///
-/// [`shutdown`](ZContext::shutdown) ends the work of every socket in every thread before that.
-///
-/// # Random numbers
-///
-/// libzmq makes the identities that a ROUTER gives its peers of C's `rand`, and leaves that unseeded.
-/// The first context of a process seeds it (`srand`), so that no process repeats another's.
 ///
 /// ```
 /// use zkit::ZContext;
@@ -44,7 +28,33 @@ use crate::interrupt;
 /// assert_eq!(sink.recv_str()?, "Hello");
 /// # Ok::<(), zkit::Error>(())
 /// ```
+///
+/// # How it ends
+///
+/// Ending waits for what sockets have sent and libzmq has not yet handed to the network, at most
+/// as long as each socket's linger (`ZMQ_LINGER`), counted from when the socket was dropped. zkit
+/// gives every socket a linger of one second; [`ContextBuilder::linger`] and
+/// [`ZSock::set_linger`](crate::ZSock::set_linger) change that. When the end has to wait until a
+/// linger runs out, it says with `log::warn!` which socket has lost messages; what libzmq discards
+/// in other ways (a linger that runs out while the context lives on, an `inproc` name that is never
+/// bound) it does not tell. Only a linger of `None`, which must be asked for, can wait for ever.
+///
+/// The wait is in the drop of the last clone or socket, and Ctrl-C does not cut it short. A SUB that is
+/// connected to nobody waits too: libzmq keeps its subscriptions for a publisher to come.
+///
+/// [`shutdown`](ZContext::shutdown) ends the work of every socket in every thread before that.
+///
+/// # Random numbers
+///
+/// libzmq makes the identities that a ROUTER gives its peers of C's `rand`, and leaves that unseeded.
+/// The first context of a process seeds it (`srand`), so that no process repeats another's.
+///
+/// # After `fork`
+///
+/// The child of a `fork` has none of libzmq's threads: what it was given of a context and its
+/// sockets gives [`Error::Forked`] there, and dropping it does nothing. It makes a new context.
 #[derive(Clone)]
+#[doc(alias("zctx", "zmq_ctx_new", "zmq_ctx_term"))]
 pub struct ZContext {
     inner: Arc<Inner>,
 }
@@ -78,8 +88,11 @@ impl ZContext {
     }
 
     /// The context of [`ZSock`](crate::ZSock)'s own constructors, made as by
-    /// [`new`](ZContext::new) when it is first asked for. It ends with the process, by the rules
-    /// above.
+    /// [`new`](ZContext::new) when it is first asked for.
+    ///
+    /// It ends with the process, when `main` returns or by `exit`: it is shut down, threads have a
+    /// second to drop what they hold of it, and what was sent has its linger. A process that a
+    /// signal kills does none of this.
     ///
     /// # Errors
     /// As [`new`](ZContext::new), and [`Error::Forked`] in the child of a fork.
@@ -101,10 +114,24 @@ impl ZContext {
     }
 
     /// Ends the work of every socket of this context: blocked and later calls in all threads
-    /// return [`Error::Terminated`]. Sockets still have to be dropped.
+    /// return [`Error::Terminated`]. It does not wait. Sockets still have to be dropped.
+    ///
+    /// ```
+    /// use std::thread;
+    /// use zkit::ZContext;
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let jobs = ctx.pull("@inproc://jobs")?;
+    /// let worker = thread::spawn(move || jobs.recv());
+    /// ctx.shutdown()?;
+    /// let ended = worker.join().expect("the thread ended");
+    /// assert!(ended.unwrap_err().is_terminated());
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Forked`] in the child of a fork.
+    #[doc(alias("zmq_ctx_shutdown", "zctx_shutdown"))]
     pub fn shutdown(&self) -> Result<()> {
         self.inner.raw().shutdown().map_err(|errno| {
             errno.ending().unwrap_or_else(|| Error::Context { reason: errno.into() })
@@ -172,7 +199,7 @@ impl fmt::Debug for ZContext {
     }
 }
 
-/// Settings of a [`ZContext`] to be.
+/// Settings of a [`ZContext`] to be, made by [`ZContext::builder`].
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct ContextBuilder {
@@ -195,7 +222,9 @@ impl Default for ContextBuilder {
 
 impl ContextBuilder {
     /// How many threads do libzmq's network work (`ZMQ_IO_THREADS`), 256 at the most. One serves
-    /// about a gigabyte a second; a program that only uses `inproc` needs none. Default 1.
+    /// about a gigabyte a second; a program that only uses `inproc` needs none, and then gets an
+    /// error where it binds or connects otherwise. Default 1.
+    #[doc(alias("zsys_set_io_threads", "zctx_set_iothreads"))]
     pub fn io_threads(mut self, threads: u32) -> ContextBuilder {
         self.io_threads = threads;
         self
@@ -203,13 +232,16 @@ impl ContextBuilder {
 
     /// How many sockets may be open at a time (`ZMQ_MAX_SOCKETS`), a million at the most. Each
     /// takes one or two descriptors, of which the system limits the number, too. Default 1023.
+    #[doc(alias = "zsys_set_max_sockets")]
     pub fn max_sockets(mut self, sockets: u32) -> ContextBuilder {
         self.max_sockets = sockets;
         self
     }
 
     /// The linger that sockets start with: how long after a socket's drop its unsent messages are
-    /// still worth sending. `None` is for ever. Rounded up to the millisecond. Default one second.
+    /// still worth sending (`ZMQ_LINGER`). `None` is for ever, zero is not at all. Rounded up to the
+    /// millisecond. Default one second.
+    #[doc(alias("zsys_set_linger", "zctx_set_linger"))]
     pub fn linger(mut self, linger: Option<Duration>) -> ContextBuilder {
         self.linger = linger;
         self
@@ -225,8 +257,8 @@ impl ContextBuilder {
     /// Makes the context.
     ///
     /// # Errors
-    /// [`Error::Context`] when a setting is out of range or the process has no descriptors left,
-    /// [`Error::Io`] when signals cannot be caught.
+    /// [`Error::Context`] when a setting is out of range (a linger of more than 24 days is) or the
+    /// process has no descriptors left, [`Error::Io`] when signals cannot be caught.
     pub fn build(self) -> Result<ZContext> {
         let context = |reason: Reason| Error::Context { reason };
         let linger = self.linger.map_or(Ok(-1), millis).map_err(context)?;
