@@ -2,20 +2,33 @@ use std::fmt;
 use std::ops::BitOr;
 
 /// What a socket or descriptor is ready for, or is waited on for.
+///
+/// ```
+/// use zkit::Events;
+///
+/// let both = Events::READABLE | Events::WRITABLE;
+/// assert!(both.contains(Events::READABLE));
+/// assert!(both.is_writable() && !both.is_error());
+/// assert_eq!(format!("{both:?}"), "Events(READABLE | WRITABLE)");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Events(u8);
 
 impl Events {
     /// There is a message to receive, or input to read.
+    #[doc(alias = "ZMQ_POLLIN")]
     pub const READABLE: Events = Events(zmq_sys::ZMQ_POLLIN as u8);
     /// There is room to send, or to write.
+    #[doc(alias = "ZMQ_POLLOUT")]
     pub const WRITABLE: Events = Events(zmq_sys::ZMQ_POLLOUT as u8);
-    /// A descriptor is broken or its other end has hung up. Never waited on, always told.
+    /// A descriptor is broken or its other end has hung up. It need not be asked for and is always
+    /// told. Sockets have none.
+    #[doc(alias = "ZMQ_POLLERR")]
     pub const ERROR: Events = Events(zmq_sys::ZMQ_POLLERR as u8);
 
     pub(crate) const NONE: Events = Events(0);
 
-    /// Whether all of `events` are among these.
+    /// Whether all of `events` are among these, not just one of them.
     pub fn contains(self, events: Events) -> bool {
         self.0 & events.0 == events.0
     }

@@ -21,8 +21,11 @@ use crate::touch::Watch;
 ///
 /// Made by a context ([`ZContext::socket`], [`ZContext::router`] and its like for each type), or
 /// in the [global context](ZContext::global) by [`ZSock::router`] and its like. The latter take
-/// an attach string: endpoints with commas between, `@` before one to bind and `>` before one to
-/// connect; without a sign, what is usual for the type.
+/// an [attach string](ZSock::attach): endpoints with commas between, `@` before one to bind and `>`
+/// before one to connect; without a sign, what is usual for the type.
+///
+/// [`SocketType`] says what each type sends and receives, and
+/// [the guide](crate::guide::choosing) which to choose.
 ///
 /// ```
 /// use zkit::ZSock;
@@ -36,7 +39,7 @@ use crate::touch::Watch;
 /// # Ok::<(), zkit::Error>(())
 /// ```
 ///
-/// # Threads
+/// # One thread
 ///
 /// A socket may move to another thread but not be used by two (it is `Send` and not `Sync`). All
 /// operations take `&self`.
@@ -72,6 +75,12 @@ use crate::touch::Watch;
 /// Delivered means given to the system. What is on its way over `ipc` when its sender closes, to a
 /// peer that is at its receiving high-water mark, is lost: libzmq drops such a connection with
 /// what it has not read. Who must be sure waits for a word from its peer.
+///
+/// # After `fork`
+///
+/// In the child of a `fork` every call that can fail gives [`Error::Forked`], and dropping does
+/// nothing: the socket is the parent's.
+#[doc(alias("zsock", "zsocket", "zstr", "zmq_socket"))]
 pub struct ZSock {
     raw: RawSocket,
     socket_type: SocketType,
@@ -134,8 +143,21 @@ macro_rules! constructors {
         /// # Sockets by type
         ///
         /// Each makes a socket of its type and [attaches](ZSock::attach) it to `endpoints`. One
-        /// without a sign is bound or connected as is usual for the type. Options that must be
-        /// set before want [`socket`](ZContext::socket) and [`attach`](ZSock::attach) instead.
+        /// without a sign is bound or connected as is usual for the type. The empty string leaves
+        /// the socket unattached, for options that must be set before
+        /// [`bind`](ZSock::bind) or [`connect`](ZSock::connect).
+        ///
+        /// ```
+        /// use zkit::ZContext;
+        ///
+        /// let ctx = ZContext::new()?;
+        /// let frontend = ctx.router("tcp://127.0.0.1:*,@inproc://frontend")?; // binds both
+        /// let dealer = ctx.dealer("inproc://frontend")?; // connects
+        /// let slow = ctx.pull("")?; // as ctx.socket(SocketType::Pull)
+        /// slow.set_rcvhwm(Some(10))?;
+        /// slow.bind("inproc://slow")?;
+        /// # Ok::<(), zkit::Error>(())
+        /// ```
         impl ZContext {$(
             $(#[$doc])*
             ///
@@ -165,35 +187,47 @@ macro_rules! constructors {
 
 constructors! {
     /// A PAIR, connected by default.
+    #[doc(alias = "zsock_new_pair")]
     pair, Pair, Connect;
     /// A PUB, bound by default.
+    #[doc(alias = "zsock_new_pub")]
     pub_, Pub, Bind;
     /// A REQ, connected by default.
+    #[doc(alias = "zsock_new_req")]
     req, Req, Connect;
     /// A REP, bound by default.
+    #[doc(alias = "zsock_new_rep")]
     rep, Rep, Bind;
     /// A DEALER, connected by default.
+    #[doc(alias = "zsock_new_dealer")]
     dealer, Dealer, Connect;
     /// A ROUTER, bound by default.
+    #[doc(alias = "zsock_new_router")]
     router, Router, Bind;
     /// A PUSH, connected by default.
+    #[doc(alias = "zsock_new_push")]
     push, Push, Connect;
     /// A PULL, bound by default.
+    #[doc(alias = "zsock_new_pull")]
     pull, Pull, Bind;
     /// An XPUB, bound by default.
+    #[doc(alias = "zsock_new_xpub")]
     xpub, XPub, Bind;
     /// An XSUB, connected by default.
+    #[doc(alias = "zsock_new_xsub")]
     xsub, XSub, Connect;
     /// A STREAM, connected by default.
+    #[doc(alias = "zsock_new_stream")]
     stream, Stream, Connect;
 }
 
 impl ZContext {
     /// A SUB, connected by default, subscribed to messages that start with `prefix`; the empty
-    /// prefix is all of them.
+    /// prefix is all of them. One without a subscription is made by [`socket`](ZContext::socket).
     ///
     /// # Errors
     /// As [`socket`](ZContext::socket) and [`attach`](ZSock::attach).
+    #[doc(alias = "zsock_new_sub")]
     pub fn sub(&self, endpoints: &str, prefix: impl AsRef<[u8]>) -> Result<ZSock> {
         let socket = self.socket(SocketType::Sub)?;
         socket.subscribe(prefix)?;
@@ -217,6 +251,7 @@ impl ZContext {
     /// [`Error::Socket`] when the context's limit of sockets or the process's limit of descriptors
     /// is reached, [`Error::Terminated`] after [`shutdown`](ZContext::shutdown),
     /// [`Error::Forked`] in the child of a fork.
+    #[doc(alias("zsock_new", "zmq_socket"))]
     pub fn socket(&self, socket_type: SocketType) -> Result<ZSock> {
         let cannot = |reason: Reason| {
             let ending = reason.ending();
@@ -235,6 +270,7 @@ impl ZSock {
     ///
     /// # Errors
     /// As [`ZContext::global`], [`ZContext::socket`] and [`attach`](ZSock::attach).
+    #[doc(alias = "zsock_new_sub")]
     pub fn sub(endpoints: &str, prefix: impl AsRef<[u8]>) -> Result<ZSock> {
         ZContext::global()?.sub(endpoints, prefix)
     }
@@ -260,7 +296,8 @@ impl ZSock {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Socket`] when it is of a type that zkit does not know.
+    /// [`Error::Socket`] when it is of a type that zkit does not know, [`Error::Terminated`] when its
+    /// context has ended.
     pub fn adopt(socket: zmq::Socket) -> Result<ZSock> {
         let unknown = |name: String| Error::Socket {
             socket_type: name.into(),
@@ -311,13 +348,14 @@ impl ZSock {
         &self.timeouts
     }
 
-    /// The socket's type.
+    /// The socket's type (`ZMQ_TYPE`).
     pub fn socket_type(&self) -> SocketType {
         self.socket_type
     }
 
-    /// Whether calls on this socket go on waiting when the process is interrupted, because
-    /// somebody else ends it in order. Default no.
+    /// Whether calls on this socket go on waiting when the process is [interrupted](interrupt),
+    /// because somebody else ends it in order: by a message, or by
+    /// [`shutdown`](ZContext::shutdown). Default no; acts on calls from now on.
     pub fn set_nonstop(&self, nonstop: bool) {
         self.stop.set(if nonstop { Stop::Never } else { Stop::OnInterrupt });
     }
@@ -378,8 +416,20 @@ impl ZSock {
     /// one to bind and `>` before one to connect, `default` for one without. The empty string is
     /// no endpoint.
     ///
+    /// ```
+    /// use zkit::{Attach, SocketType, ZContext};
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let dealer = ctx.socket(SocketType::Dealer)?;
+    /// dealer.set_identity("broker-1")?;
+    /// dealer.attach("@inproc://broker-1,inproc://broker-2,inproc://broker-3", Attach::Connect)?;
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
+    ///
     /// # Errors
-    /// As [`bind`](ZSock::bind) and [`connect`](ZSock::connect), at the first endpoint that fails.
+    /// As [`bind`](ZSock::bind) and [`connect`](ZSock::connect), at the first endpoint that fails;
+    /// those before it stay attached.
+    #[doc(alias = "zsock_attach")]
     pub fn attach(&self, endpoints: &str, default: Attach) -> Result<()> {
         for (attach, endpoint) in endpoint::attach_list(endpoints, default) {
             match attach {
@@ -390,12 +440,13 @@ impl ZSock {
         Ok(())
     }
 
-    /// Has peers connect here. Returns the endpoint as libzmq resolved it, with the port that it
-    /// really got.
+    /// Has peers connect here, and returns the endpoint as libzmq resolved it, with the port that
+    /// it really got.
     ///
     /// `tcp://127.0.0.1:*` takes a free port of the system's choice, `tcp://127.0.0.1:*[60000-61000]`
     /// the first free one of a range, `tcp://127.0.0.1:![60000-61000]` a random one; a bound that
-    /// is left out is 49152 or 65535.
+    /// is left out is 49152 or 65535. `tcp://*:5555` is every address of the machine, and
+    /// `tcp://eth0:5555` those of a network interface.
     ///
     /// An `ipc` path at which a live process listens is in use; a socket file that a dead one has
     /// left is taken over; any other file is left alone. An endpoint that a socket of this context
@@ -414,7 +465,9 @@ impl ZSock {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Bind`] with the endpoint and the reason in words.
+    /// [`Error::Bind`] with the endpoint and the reason in words, [`Error::Terminated`],
+    /// [`Error::Forked`].
+    #[doc(alias("zsock_bind", "zmq_bind"))]
     pub fn bind(&self, endpoint: &str) -> Result<String> {
         let bound = match PortRange::parse(endpoint) {
             Some(range) => range.and_then(|range| self.bind_in_range(&range)),
@@ -503,7 +556,9 @@ impl ZSock {
     /// Lets go of an endpoint, given as it was bound or as `bind` returned it.
     ///
     /// # Errors
-    /// [`Error::Unbind`] with the endpoint and the reason in words.
+    /// [`Error::Unbind`] with the endpoint and the reason in words, [`Error::Terminated`],
+    /// [`Error::Forked`].
+    #[doc(alias("zsock_unbind", "zmq_unbind"))]
     pub fn unbind(&self, endpoint: &str) -> Result<()> {
         let bound = &mut self.attached.borrow_mut().bound;
         let known = bound.iter().position(|one| one.asked == endpoint || one.real == endpoint);
@@ -520,11 +575,26 @@ impl ZSock {
         Ok(())
     }
 
-    /// Connects to a peer, now or as soon as it is there.
+    /// Connects to a peer, now or as soon as it is there. It does not wait for that: libzmq goes on
+    /// trying, and connects anew when the connection breaks
+    /// ([`set_reconnect_ivl`](ZSock::set_reconnect_ivl)).
+    ///
+    /// ```
+    /// use zkit::ZContext;
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let push = ctx.push("")?;
+    /// push.connect("inproc://later")?;
+    /// push.send("waits in the socket")?;
+    /// let pull = ctx.pull("inproc://later")?;
+    /// assert_eq!(pull.recv_str()?, "waits in the socket");
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// [`Error::Connect`] with the endpoint and the reason in words. A peer that is not there is no
-    /// error: libzmq goes on trying.
+    /// [`Error::Connect`] with the endpoint and the reason in words, [`Error::Terminated`],
+    /// [`Error::Forked`]. A peer that is not there is no error.
+    #[doc(alias("zsock_connect", "zmq_connect"))]
     pub fn connect(&self, endpoint: &str) -> Result<()> {
         let connect = || {
             self.raw.check_process()?;
@@ -544,10 +614,12 @@ impl ZSock {
         })
     }
 
-    /// Disconnects from an endpoint that the socket is connected to.
+    /// Disconnects from an endpoint that the socket is connected to, given as it was connected.
     ///
     /// # Errors
-    /// [`Error::Disconnect`] with the endpoint and the reason in words.
+    /// [`Error::Disconnect`] with the endpoint and the reason in words, [`Error::Terminated`],
+    /// [`Error::Forked`].
+    #[doc(alias("zsock_disconnect", "zmq_disconnect"))]
     pub fn disconnect(&self, endpoint: &str) -> Result<()> {
         let disconnected = endpoint::checked(endpoint).and_then(|name| {
             self.raw().disconnect(&name).map_err(|errno| not_attached(errno, endpoint))
@@ -607,27 +679,48 @@ fn explain(errno: Errno, endpoint: &str) -> Reason {
 /// # Sending
 impl ZSock {
     /// Sends a message: anything that becomes a [`ZMsg`], from a string to a tuple of frames.
-    /// Waits while the socket has nowhere to put it. A message without frames is not sent, and no
-    /// error.
+    ///
+    /// Waits while the socket has nowhere to put it: no peer, or all at their
+    /// [high-water mark](ZSock::set_sndhwm). [Some types](SocketType) drop it then instead. A message
+    /// without frames is not sent, and no error.
     ///
     /// ```
     /// # use zkit::{ZContext, ZFrame};
     /// # let ctx = ZContext::new()?;
     /// # let sink = ctx.pull("@inproc://sink")?;
     /// # let socket = ctx.push(">inproc://sink")?;
-    /// # let (name, number, borrowed) = (String::from("a"), 1, "b".to_owned());
+    /// # let (name, number) = (String::from("a"), 1);
     /// socket.send("a literal")?;
     /// socket.send(format!("{name} {number}"))?;
     /// socket.send((name, "", vec![0; 1024]))?;
-    /// socket.send(ZFrame::new(&borrowed[..]))?; // copied, because it is only borrowed
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
+    ///
+    /// # Borrowed text and bytes
+    ///
+    /// What is only borrowed, a `&str` or `&[u8]` parameter, does not become a message by itself:
+    /// libzmq may read it in its own thread long after `send` has returned, so it would have to live
+    /// for ever (the compiler says "must outlive `'static`"). [`ZFrame::new`] copies it:
+    ///
+    /// ```
+    /// use zkit::{Result, ZFrame, ZSock};
+    ///
+    /// fn publish(socket: &ZSock, topic: &str, body: &[u8]) -> Result<()> {
+    ///     socket.send((ZFrame::new(topic), ZFrame::new(body)))?;
+    ///     Ok(())
+    /// }
+    /// # let ctx = zkit::ZContext::new()?;
+    /// # publish(&ctx.pub_("inproc://news")?, "weather", b"rain")?;
     /// # Ok::<(), zkit::Error>(())
     /// ```
     ///
     /// # Errors
     /// [`SendError`] with the message: [`Error::Interrupted`], [`Error::Terminated`],
-    /// [`Error::Timeout`] after [`ZMQ_SNDTIMEO`](ZSock::set_sndtimeo), [`Error::HostUnreachable`] on a
-    /// ROUTER under [`set_router_mandatory`](ZSock::set_router_mandatory), [`Error::Send`] when this
+    /// [`Error::Forked`], [`Error::Timeout`] after [`ZMQ_SNDTIMEO`](ZSock::set_sndtimeo),
+    /// [`Error::HostUnreachable`] on a STREAM, or a ROUTER under
+    /// [`set_router_mandatory`](ZSock::set_router_mandatory), [`Error::Send`] when this
     /// socket cannot send, or not now.
+    #[doc(alias("zmsg_send", "zstr_send", "zstr_sendx", "zsock_send", "zframe_send"))]
     pub fn send(&self, msg: impl Into<ZMsg>) -> Result<(), SendError<ZMsg>> {
         self.send_within(
             msg.into(),
@@ -638,7 +731,8 @@ impl ZSock {
     /// Sends a message if there is room for it now.
     ///
     /// # Errors
-    /// As [`send`](ZSock::send), and [`Error::WouldBlock`]. It does not look for interrupts.
+    /// As [`send`](ZSock::send), and [`Error::WouldBlock`] when there is none. It does not look for
+    /// interrupts.
     pub fn try_send(&self, msg: impl Into<ZMsg>) -> Result<(), SendError<ZMsg>> {
         self.send_within(msg.into(), Wait::Not)
     }
@@ -646,7 +740,7 @@ impl ZSock {
     /// Sends a message, waiting at most this long.
     ///
     /// # Errors
-    /// As [`send`](ZSock::send), and [`Error::Timeout`].
+    /// As [`send`](ZSock::send), and [`Error::Timeout`] when that is over.
     pub fn send_timeout(
         &self,
         msg: impl Into<ZMsg>,
@@ -659,6 +753,7 @@ impl ZSock {
     ///
     /// # Errors
     /// As [`send`](ZSock::send).
+    #[doc(alias = "zsock_signal")]
     pub fn signal(&self, status: u8) -> Result<()> {
         Ok(self.send(ZMsg::signal(status))?)
     }
@@ -791,12 +886,15 @@ impl ZSock {
 
 /// # Receiving
 impl ZSock {
-    /// Receives a whole message. Waits until there is one.
+    /// Receives a whole message, of one frame at least. Waits until there is one.
+    ///
+    /// [`SocketType`] says what each type puts in front, such as the identity of a ROUTER's peer.
     ///
     /// # Errors
-    /// [`Error::Interrupted`], [`Error::Terminated`], [`Error::Timeout`] after
+    /// [`Error::Interrupted`], [`Error::Terminated`], [`Error::Forked`], [`Error::Timeout`] after
     /// [`ZMQ_RCVTIMEO`](ZSock::set_rcvtimeo), [`Error::Receive`] when this socket cannot receive, or
     /// not now.
+    #[doc(alias("zmsg_recv", "zstr_recvx", "zsock_recv"))]
     pub fn recv(&self) -> Result<ZMsg> {
         match self.timeouts.recv.get() {
             Some(timeout) => self.recv_timeout(timeout),
@@ -807,7 +905,9 @@ impl ZSock {
     /// Receives a whole message if there is one.
     ///
     /// # Errors
-    /// As [`recv`](ZSock::recv), and [`Error::WouldBlock`]. It does not look for interrupts.
+    /// As [`recv`](ZSock::recv), and [`Error::WouldBlock`] when there is none. It does not look for
+    /// interrupts.
+    #[doc(alias("zmsg_recv_nowait", "ZMQ_DONTWAIT"))]
     pub fn try_recv(&self) -> Result<ZMsg> {
         self.recv_within(Wait::Not)
     }
@@ -815,7 +915,7 @@ impl ZSock {
     /// Receives a whole message, waiting at most this long.
     ///
     /// # Errors
-    /// As [`recv`](ZSock::recv), and [`Error::Timeout`].
+    /// As [`recv`](ZSock::recv), and [`Error::Timeout`] when that is over.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<ZMsg> {
         self.recv_within(Wait::Until(clock::deadline(timeout)))
     }
@@ -825,6 +925,7 @@ impl ZSock {
     /// # Errors
     /// As [`recv`](ZSock::recv), and [`Error::Unexpected`], which holds the message, when it has
     /// more frames.
+    #[doc(alias = "zframe_recv")]
     pub fn recv_frame(&self) -> Result<ZFrame> {
         self.recv().and_then(one_frame)
     }
@@ -859,6 +960,7 @@ impl ZSock {
     ///
     /// # Errors
     /// As [`try_recv`](ZSock::try_recv) and [`recv_str`](ZSock::recv_str).
+    #[doc(alias = "zstr_recv_nowait")]
     pub fn try_recv_str(&self) -> Result<String> {
         self.try_recv().and_then(one_text)
     }
@@ -874,8 +976,21 @@ impl ZSock {
     /// Waits for a [signal](ZSock::signal) and returns its status. Other messages that come
     /// before it are dropped, as `zsock_wait` does, and logged.
     ///
+    /// ```
+    /// use std::thread;
+    /// use zkit::ZContext;
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let main = ctx.pair("@inproc://ready")?;
+    /// let thread = ctx.pair(">inproc://ready")?;
+    /// thread::spawn(move || thread.signal(0));
+    /// assert_eq!(main.wait()?, 0);
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`recv`](ZSock::recv).
+    #[doc(alias = "zsock_wait")]
     pub fn wait(&self) -> Result<u8> {
         loop {
             let msg = self.recv()?;
@@ -1042,10 +1157,12 @@ pub(crate) struct Timeouts {
 
 /// # Waiting
 impl ZSock {
-    /// What the socket is ready for now (`ZMQ_EVENTS`).
+    /// What the socket is ready for now (`ZMQ_EVENTS`): a message to receive, room to send, both or
+    /// neither. It does not wait.
     ///
     /// # Errors
     /// [`Error::Terminated`], [`Error::Forked`].
+    #[doc(alias("zsock_events", "zsock_has_in"))]
     pub fn events(&self) -> Result<Events> {
         self.touch();
         self.events_watched()
@@ -1122,18 +1239,21 @@ impl ZSock {
 ///
 /// It is edge-triggered: any operation on the socket can take the edge away, so look at
 /// [`events`](ZSock::events) after every operation and before every sleep, and never read from it.
+/// [`ZPoller`](crate::ZPoller) and [`ZLoop`](crate::ZLoop) do that for you.
 impl AsFd for ZSock {
     fn as_fd(&self) -> BorrowedFd<'_> {
         ffi::borrow_fd(&self.raw, self.fd)
     }
 }
 
+/// The same descriptor as [`as_fd`](AsFd::as_fd)'s, by its number: the socket goes on owning it.
 impl AsRawFd for ZSock {
     fn as_raw_fd(&self) -> RawFd {
         self.fd
     }
 }
 
+/// What it is attached to: `ZSock(ROUTER, bound to tcp://127.0.0.1:5555 and 1 more)`.
 impl fmt::Debug for ZSock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ZSock({}, {})", self.socket_type, self.attached.borrow())

@@ -1,32 +1,63 @@
 use std::fmt;
 
 /// What kind of socket: the messaging pattern that it takes part in.
+///
+/// | type | `send` takes | `recv` gives | without a peer or room, `send` |
+/// |---|---|---|---|
+/// | PAIR | the message | the message | waits |
+/// | PUB | the message; its first frame begins with the topic | – | drops it for who has no room |
+/// | SUB | – | the message | – |
+/// | REQ | the request | the reply | waits |
+/// | REP | the reply | the request | drops it |
+/// | DEALER | the message | the message | waits |
+/// | ROUTER | the peer's identity, the message | the peer's identity, the message | drops it, unless [told not to](crate::ZSock::set_router_mandatory) |
+/// | PUSH | the message | – | waits |
+/// | PULL | – | the message | – |
+/// | XPUB | as PUB | one frame: the byte 1 (subscribed) or 0 (no more), and the prefix | as PUB |
+/// | XSUB | one frame: the byte 1 or 0, and the prefix | the message | keeps it for peers to come |
+/// | STREAM | the peer's identity, bytes | the peer's identity, bytes; none when it comes or goes | fails without a peer, waits without room |
+///
+/// Between a REQ and a ROUTER there is an empty delimiter before the message, which the REQ puts on and
+/// takes off and the ROUTER leaves to the program: see [`ZMsg::unwrap`](crate::ZMsg::unwrap). Who may
+/// talk to whom is in [the guide](crate::guide::choosing#who-may-talk-to-whom).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SocketType {
-    /// One peer, both ways: how two threads talk.
+    /// One peer, both ways: how two threads talk (RFC 31).
+    #[doc(alias = "ZMQ_PAIR")]
     Pair,
-    /// Sends to all subscribers; drops what a slow one cannot take.
+    /// Sends to all subscribers; drops what a slow one cannot take (RFC 29).
+    #[doc(alias = "ZMQ_PUB")]
     Pub,
-    /// Receives what it subscribed to.
+    /// Receives what it subscribed to (RFC 29).
+    #[doc(alias = "ZMQ_SUB")]
     Sub,
-    /// Sends a request, then receives its reply, in turn.
+    /// Sends a request, then receives its reply, in turn (RFC 28).
+    #[doc(alias = "ZMQ_REQ")]
     Req,
-    /// Receives a request, then sends its reply, in turn.
+    /// Receives a request, then sends its reply, in turn (RFC 28).
+    #[doc(alias = "ZMQ_REP")]
     Rep,
-    /// Sends round robin and receives fairly from all, without an order.
+    /// Sends round robin and receives fairly from all, not in turn (RFC 28).
+    #[doc(alias = "ZMQ_DEALER")]
     Dealer,
-    /// Receives with the sender's identity in front, and sends to the peer named in front.
+    /// Receives with the sender's identity in front, and sends to the peer named in front (RFC 28).
+    #[doc(alias = "ZMQ_ROUTER")]
     Router,
-    /// Receives from all PUSH peers fairly.
+    /// Receives from all PUSH peers fairly (RFC 30).
+    #[doc(alias = "ZMQ_PULL")]
     Pull,
-    /// Sends round robin to PULL peers.
+    /// Sends round robin to PULL peers (RFC 30).
+    #[doc(alias = "ZMQ_PUSH")]
     Push,
-    /// A PUB that receives its subscribers' subscriptions.
+    /// A PUB that receives its subscribers' subscriptions (RFC 29).
+    #[doc(alias = "ZMQ_XPUB")]
     XPub,
-    /// A SUB that sends its subscriptions as messages.
+    /// A SUB that sends its subscriptions as messages (RFC 29).
+    #[doc(alias = "ZMQ_XSUB")]
     XSub,
     /// Talks to plain TCP peers, by identity as a ROUTER does.
+    #[doc(alias = "ZMQ_STREAM")]
     Stream,
 }
 
@@ -46,7 +77,8 @@ impl SocketType {
         (SocketType::Stream, zmq_sys::ZMQ_STREAM, "STREAM"),
     ];
 
-    /// The name as ZeroMQ spells it, such as `"ROUTER"`.
+    /// The name as ZeroMQ spells it, such as `"ROUTER"`. `Display` writes it, too.
+    #[doc(alias("zsock_type_str", "zsocket_type_str"))]
     pub fn name(self) -> &'static str {
         SocketType::ALL[self as usize].2
     }
