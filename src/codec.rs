@@ -43,6 +43,7 @@ impl ZMsg {
     ///
     /// # Errors
     /// [`Error::Encode`] when a frame is of 4 GiB or more.
+    #[doc(alias = "zmsg_encode")]
     pub fn encode(&self) -> Result<ZFrame> {
         if let Some(index) = self.iter().position(|frame| u32::try_from(frame.len()).is_err()) {
             return Err(Error::Encode { index, reason: "the format ends at 4 GiB a frame".into() });
@@ -69,6 +70,7 @@ impl ZMsg {
     ///
     /// # Errors
     /// [`Error::Decode`] with the offset of the first size that the input does not hold.
+    #[doc(alias = "zmsg_decode")]
     pub fn decode(bytes: &[u8]) -> Result<ZMsg> {
         let mut frames = 0;
         for frame in Encoded::of(bytes) {
@@ -82,7 +84,18 @@ impl ZMsg {
         Ok(msg)
     }
 
-    /// Puts `msg`, encoded, behind the other frames, as one frame.
+    /// Puts `msg`, [encoded](ZMsg::encode), behind the other frames, as one frame.
+    ///
+    /// ```
+    /// use zkit::ZMsg;
+    ///
+    /// let mut job = ZMsg::from("JOB");
+    /// job.push_msg(&("resize", "cat.jpg").into())?;
+    /// assert_eq!(job.len(), 2);
+    /// assert_eq!(job.pop_str()?, "JOB");
+    /// assert_eq!(job.pop_msg()?, ("resize", "cat.jpg").into());
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`encode`](ZMsg::encode).
@@ -92,7 +105,7 @@ impl ZMsg {
         Ok(())
     }
 
-    /// Takes the first frame as an encoded message.
+    /// Takes the first frame as an [encoded](ZMsg::encode) message.
     ///
     /// # Errors
     /// [`Error::Frame`] when there is no frame or it does not decode; it then stays in its place.
@@ -106,10 +119,11 @@ impl ZMsg {
     /// ```
     /// use zkit::ZMsg;
     ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("message");
     /// let msg = ZMsg::from(("one", "", "three"));
-    /// let mut file = Vec::new();
-    /// msg.save(&mut file)?;
-    /// assert_eq!(ZMsg::load(&file[..])?, msg);
+    /// msg.save(std::fs::File::create(&path)?)?;
+    /// assert_eq!(ZMsg::load(std::fs::File::open(&path)?)?, msg);
     /// # Ok::<(), zkit::Error>(())
     /// ```
     ///

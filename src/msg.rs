@@ -11,8 +11,9 @@ use crate::frame::ZFrame;
 /// A whole message: a queue of frames (CZMQ's `zmsg`).
 ///
 /// Pushing and popping at both ends is O(1). Messages are made from anything that is one frame,
-/// from tuples and arrays of such, and by collecting an iterator. Text and bytes are taken over
-/// without copying, so they are owned or `'static`; for others, `ZFrame::new(bytes)` makes a copy.
+/// from tuples of up to eight and arrays of such, and by collecting an iterator. Text and bytes are
+/// taken over without copying, so they are owned or `'static`; a borrowed `&str` or `&[u8]` wants
+/// [`ZFrame::new`], which makes a copy: libzmq may read a message after the borrow has ended.
 ///
 /// ```
 /// use zkit::{ZFrame, ZMsg};
@@ -22,6 +23,26 @@ use crate::frame::ZFrame;
 /// assert_eq!(msg.pop_str()?, "request");
 /// assert_eq!(msg.pop_u32()?, 7);
 /// assert_eq!(msg.pop_front(), Some(ZFrame::new([1, 2, 3])));
+///
+/// let words = "as many as you like";
+/// let msg: ZMsg = words.split(' ').map(ZFrame::new).collect();
+/// assert_eq!(msg, ["as", "many", "as", "you", "like"].into());
+/// # Ok::<(), zkit::Error>(())
+/// ```
+///
+/// # Reading
+///
+/// `pop_...` takes the first frame as what it should be. An [`Error::Frame`] says which frame was not
+/// so, counted as it was received, and why; the frame stays in the message.
+///
+/// ```
+/// use zkit::ZMsg;
+///
+/// let mut msg = ZMsg::from(("temperature", "warm"));
+/// assert_eq!(msg.pop_str()?, "temperature");
+/// let error = msg.pop_parsed::<i32>().unwrap_err();
+/// assert!(error.to_string().starts_with("frame 1: expected a i32 as text, found [004] warm"));
+/// assert_eq!(msg.pop_str()?, "warm");
 /// # Ok::<(), zkit::Error>(())
 /// ```
 ///
@@ -41,6 +62,7 @@ use crate::frame::ZFrame;
 /// assert_eq!(msg, ("client-7", "", "HELLO").into());
 /// ```
 #[derive(Clone, Default)]
+#[doc(alias = "zmsg")]
 pub struct ZMsg {
     /// Kept apart so that a message of one frame needs no allocation. None only if `rest` is
     /// empty.
@@ -52,6 +74,7 @@ pub struct ZMsg {
 
 impl ZMsg {
     /// A message of no frames. Sending it does nothing.
+    #[doc(alias = "zmsg_new")]
     pub fn new() -> ZMsg {
         ZMsg::default()
     }
@@ -73,12 +96,13 @@ impl ZMsg {
     }
 
     /// How many bytes all frames hold together.
+    #[doc(alias = "zmsg_content_size")]
     pub fn content_size(&self) -> usize {
         self.iter().map(|frame| frame.len()).sum()
     }
 
     /// Puts a frame in front of the others.
-    #[doc(alias("zmsg_push", "zmsg_prepend"))]
+    #[doc(alias("zmsg_push", "zmsg_prepend", "zmsg_pushstr", "zmsg_pushmem"))]
     pub fn push_front(&mut self, frame: impl Into<ZFrame>) {
         if let Some(second) = self.first.replace(frame.into()) {
             self.rest.push_front(second);
@@ -87,7 +111,7 @@ impl ZMsg {
     }
 
     /// Puts a frame behind the others.
-    #[doc(alias("zmsg_add", "zmsg_append"))]
+    #[doc(alias("zmsg_add", "zmsg_append", "zmsg_addstr", "zmsg_addmem"))]
     pub fn push_back(&mut self, frame: impl Into<ZFrame>) {
         if self.first.is_none() {
             self.first = Some(frame.into());
@@ -96,7 +120,7 @@ impl ZMsg {
         }
     }
 
-    /// Takes the first frame.
+    /// Takes the first frame; `None` when there is none.
     #[doc(alias = "zmsg_pop")]
     pub fn pop_front(&mut self) -> Option<ZFrame> {
         let frame = self.first.take()?;
@@ -105,19 +129,21 @@ impl ZMsg {
         Some(frame)
     }
 
-    /// Takes the last frame.
+    /// Takes the last frame; `None` when there is none.
     pub fn pop_back(&mut self) -> Option<ZFrame> {
         self.rest.pop_back().or_else(|| self.first.take())
     }
 
     /// Puts `frame` and an empty delimiter in front: the envelope of a reply to `frame`.
+    #[doc(alias = "zmsg_wrap")]
     pub fn wrap(&mut self, frame: impl Into<ZFrame>) {
         self.push_front(ZFrame::empty());
         self.push_front(frame);
     }
 
     /// Takes the first frame, and drops the one after it if that is empty: the reverse of
-    /// [`wrap`](ZMsg::wrap). `None` when there is no frame.
+    /// [`wrap`](ZMsg::wrap). `None` when there is no frame. It has nothing to do with panics.
+    #[doc(alias = "zmsg_unwrap")]
     pub fn unwrap(&mut self) -> Option<ZFrame> {
         let frame = self.pop_front()?;
         if self.first().is_some_and(|delimiter| delimiter.is_empty()) {
@@ -126,7 +152,8 @@ impl ZMsg {
         Some(frame)
     }
 
-    /// The first frame.
+    /// The first frame; `None` when there is none.
+    #[doc(alias = "zmsg_first")]
     pub fn first(&self) -> Option<&ZFrame> {
         self.first.as_ref()
     }
@@ -136,7 +163,8 @@ impl ZMsg {
         self.first.as_mut()
     }
 
-    /// The last frame.
+    /// The last frame; `None` when there is none.
+    #[doc(alias = "zmsg_last")]
     pub fn last(&self) -> Option<&ZFrame> {
         self.rest.back().or(self.first.as_ref())
     }
@@ -146,7 +174,7 @@ impl ZMsg {
         self.rest.back_mut().or(self.first.as_mut())
     }
 
-    /// The frame at `index`, counted from 0 at the front.
+    /// The frame at `index`, counted from 0 at the front; `None` behind the last.
     pub fn get(&self, index: usize) -> Option<&ZFrame> {
         match index.checked_sub(1) {
             None => self.first.as_ref(),
@@ -154,7 +182,9 @@ impl ZMsg {
         }
     }
 
-    /// Takes the frame at `index` out of the message.
+    /// Takes the frame at `index`, counted from 0 at the front, out of the message; `None` behind the
+    /// last.
+    #[doc(alias = "zmsg_remove")]
     pub fn remove(&mut self, index: usize) -> Option<ZFrame> {
         match index.checked_sub(1) {
             None => self.pop_front(),
@@ -163,6 +193,7 @@ impl ZMsg {
     }
 
     /// The frames from first to last.
+    #[doc(alias = "zmsg_next")]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &ZFrame> {
         self.into_iter()
     }
@@ -193,6 +224,16 @@ impl ZMsg {
     }
 
     /// Takes the first frame as text and parses it: how CZMQ's `zsock_send` writes its numbers.
+    ///
+    /// ```
+    /// use zkit::ZMsg;
+    ///
+    /// let mut msg = ZMsg::from(("42", "192.168.0.1"));
+    /// let count: u32 = msg.pop_parsed()?;
+    /// let address: std::net::IpAddr = msg.pop_parsed()?;
+    /// assert_eq!((count, address.is_ipv4()), (42, true));
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Frame`] when there is no frame or it does not parse; the frame then stays in its
@@ -272,7 +313,8 @@ impl ZMsg {
     }
 
     /// A message that is nothing but a status, in CZMQ's form: one frame of 8 bytes, as
-    /// `zsock_signal` sends.
+    /// `zsock_signal` sends. [`ZSock::wait`](crate::ZSock::wait) waits for it.
+    #[doc(alias = "zmsg_new_signal")]
     pub fn signal(status: u8) -> ZMsg {
         ZMsg::from(ZFrame::new((SIGNAL | u64::from(status)).to_ne_bytes()))
     }
@@ -401,6 +443,7 @@ impl fmt::Display for Dump<'_> {
     }
 }
 
+/// A list of the frames in dump form: `[[005] Hello, [000] ]`.
 impl fmt::Debug for ZMsg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self).finish()
@@ -462,7 +505,7 @@ impl<T: Into<ZFrame>, const N: usize> From<[T; N]> for ZMsg {
 macro_rules! from_one_frame {
     ($($type:ty),*) => {$(
         impl From<$type> for ZMsg {
-            /// A message of one frame.
+            /// A message of one frame, made as [`ZFrame`] is made of the same.
             fn from(content: $type) -> ZMsg {
                 ZMsg { first: Some(content.into()), ..ZMsg::default() }
             }
@@ -481,7 +524,7 @@ impl From<&ZMsg> for ZMsg {
 }
 
 impl<const N: usize> From<&'static [u8; N]> for ZMsg {
-    /// A message of one frame.
+    /// A message of one frame, made as [`ZFrame`] is made of the same.
     fn from(content: &'static [u8; N]) -> ZMsg {
         ZMsg::from(ZFrame::from(content))
     }
