@@ -76,14 +76,43 @@ use timers::Timers;
 /// itself included. It takes effect at once: a timer that another cancels does not fire, though
 /// both are due; a reader that a timer cancels is not called, though its message is there.
 ///
-/// Sockets are lent (`&ZSock`), shared (`Rc<ZSock>`) or given away (`ZSock`). A socket has one handler
-/// at most for input and one for output.
+/// Sockets are lent (`&ZSock`), shared (`Rc<ZSock>`) or given away (`ZSock`), see [`Lend`]. A socket has
+/// one handler at most for input and one for output, and is in one loop.
+///
+/// A handler may call whatever it likes of any socket, those of the loop included: what it receives
+/// or leaves is noticed.
+///
+/// # Which handler for what
+///
+/// | what | how | the handler |
+/// |---|---|---|
+/// | messages | [`reader`](ZLoop::reader) | gets each message |
+/// | messages, received by the program | [`readable`](ZLoop::readable) | is called while there are some |
+/// | room to send | [`writable`](ZLoop::writable) | is called while there is some |
+/// | a TCP or UDP socket, a pipe | [`source`](ZLoop::source) | is told once, and goes on until it would block |
+/// | any other descriptor | [`fd`](ZLoop::fd) | is called while it is ready |
+/// | time | [`timer`](ZLoop::timer) | is called once or repeatedly |
+/// | other threads | [`waker`](ZLoop::waker), [`on_wake`](ZLoop::on_wake) | runs in the loop's thread |
+/// | the end of a turn | [`on_turn_end`](ZLoop::on_turn_end) | is called once for all that was ready |
+///
+/// An actor's messages come by [`ZActor::reader`](crate::ZActor::reader) and
+/// [`ActorPipe::reader`](crate::ActorPipe::reader), a monitor's events by
+/// [`ZMonitor::reader`](crate::ZMonitor::reader).
+///
+/// # One thread
+///
+/// A loop stays in the thread that made it, as its handlers do (it is not `Send`), and they hold each
+/// other up: what waits or computes for long belongs into an [actor](crate::ZActor). Other threads
+/// reach the loop by messages or by its [`Waker`].
 ///
 /// # Fairness
 ///
 /// Sockets and descriptors that are ready take turns, a message or a call each. After 64 of them, or
 /// one of each that is ready, it is the timers' turn. A timer that is added by a handler waits for
 /// the next round, so that timers without a delay starve nobody.
+///
+/// Guaranteed: whatever is ready is served in the end, however busy the others are. Only so today: the
+/// 64, and the order among those that are ready.
 ///
 /// # What it costs
 ///
@@ -101,6 +130,10 @@ use timers::Timers;
 /// down; with [`Exit::Stopped`] after [`stop`](ZLoop::stop) or [`Waker::stop`]; and with an error that
 /// a handler returned. After each of them the loop is usable as before, and so it is after a panic
 /// of a handler. What was ready and not served is served by the next run.
+///
+/// Dropping the loop drops its handlers, and closes the sockets, sources and descriptors that were
+/// given to it. Those that were lent stay open, and may go into another loop.
+#[doc(alias = "zloop")]
 pub struct ZLoop<'a, D> {
     poll: mio::Poll,
     events: mio::Events,
@@ -128,29 +161,52 @@ pub struct ZLoop<'a, D> {
     running: bool,
 }
 
-/// Names a handler of a [`ZLoop`]. An old id never means a newer handler.
+/// Names a handler of a [`ZLoop`], to pause or cancel it. An old id never means a newer handler; those
+/// of one loop mean nothing to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HandlerId {
     key: u32,
     generation: u32,
 }
 
-/// Why [`ZLoop::run`] came back, when no handler has failed.
+/// Why [`ZLoop::run`] came back, when no handler has failed. All three are orderly ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Exit {
-    /// A handler or a waker stopped the loop.
+    /// A handler ([`ZLoop::stop`]) or a waker ([`Waker::stop`]) stopped the loop.
     Stopped,
-    /// The process was interrupted.
+    /// The process was [interrupted](interrupt), or a handler returned [`Error::Interrupted`].
     Interrupted,
-    /// The context of a socket was shut down.
+    /// The context of a socket was shut down, or a handler returned [`Error::Terminated`].
     Terminated,
 }
 
-/// A socket for a loop to watch: lent, shared, or given away.
+/// A socket for a loop to watch: lent, shared, or given away. A loop's functions take what becomes one.
+///
+/// ```
+/// use std::rc::Rc;
+/// use zkit::{ZContext, ZLoop};
+///
+/// let ctx = ZContext::new()?;
+/// let lent = ctx.pull("@inproc://lent")?;
+/// let shared = Rc::new(ctx.pull("@inproc://shared")?);
+///
+/// let mut zloop: ZLoop<'_, ()> = ZLoop::new()?;
+/// zloop.reader(&lent, |_, _, _msg| Ok(()))?;
+/// zloop.reader(Rc::clone(&shared), |_, _, _msg| Ok(()))?;
+/// // Given away: closed when its handler is cancelled or the loop dropped.
+/// zloop.timer(std::time::Duration::ZERO, zkit::Repeat::ONCE, move |_, zloop| {
+///     let made_here = ctx.pull("@inproc://made-here")?;
+///     zloop.reader(made_here, |_, _, _msg| Ok(()))?;
+///     zloop.stop();
+///     Ok(())
+/// })?;
+/// zloop.run(&mut ())?;
+/// # Ok::<(), zkit::Error>(())
+/// ```
 pub enum Lend<'a> {
     /// Lent for the life of the loop.
     Lent(&'a ZSock),
-    /// Shared with the loop.
+    /// Shared with the loop, or its own.
     Shared(Rc<ZSock>),
 }
 
@@ -348,10 +404,11 @@ fn cannot(what: &'static str, source: io::Error) -> Error {
 }
 
 impl<'a, D> ZLoop<'a, D> {
-    /// A loop without handlers.
+    /// A loop without handlers. Running it waits for a [waker](ZLoop::waker) or an interrupt.
     ///
     /// # Errors
     /// [`Error::Io`] when the process has no descriptors left.
+    #[doc(alias = "zloop_new")]
     pub fn new() -> Result<Self> {
         let failed = |error| cannot("cannot make a reactor", error);
         let poll = mio::Poll::new().map_err(failed)?;
@@ -398,9 +455,31 @@ impl<'a, D> ZLoop<'a, D> {
 impl<'a, D> ZLoop<'a, D> {
     /// Receives the messages of `socket` and calls `handler` with each: the fast way to read.
     ///
+    /// ```
+    /// use zkit::{Exit, ZContext, ZLoop};
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let server = ctx.router("@inproc://echo")?;
+    /// let client = ctx.req(">inproc://echo")?;
+    /// client.send("Hello")?;
+    ///
+    /// let mut zloop = ZLoop::new()?;
+    /// zloop.reader(&server, |echoed: &mut u32, zloop, request| {
+    ///     *echoed += 1;
+    ///     zloop.stop();
+    ///     server.send(request)?; // its envelope in front says to whom
+    ///     Ok(())
+    /// })?;
+    /// let mut echoed = 0;
+    /// assert_eq!(zloop.run(&mut echoed)?, Exit::Stopped);
+    /// assert_eq!(client.recv_str()?, "Hello");
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Wait`] when the socket has a handler for input or belongs to another loop, or is of
-    /// a type that only sends.
+    /// a type that only sends; [`Error::Io`] when the system cannot watch one more.
+    #[doc(alias = "zloop_reader")]
     pub fn reader(
         &mut self,
         socket: impl Into<Lend<'a>>,
@@ -410,8 +489,31 @@ impl<'a, D> ZLoop<'a, D> {
     }
 
     /// Calls `handler` while `socket` has input, for it to receive. What it leaves it is called for
-    /// again (the contract of `zloop_reader`). It costs a system call each time, which
-    /// [`reader`](ZLoop::reader) does not.
+    /// again (the contract of `zloop_reader`), so one that takes nothing keeps the loop busy. It costs
+    /// a system call each time, which [`reader`](ZLoop::reader) does not.
+    ///
+    /// ```
+    /// use zkit::{ZContext, ZLoop};
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let pull = ctx.pull("@inproc://readings")?;
+    /// let push = ctx.push(">inproc://readings")?;
+    /// for reading in [3_u32, 5, 7] {
+    ///     push.send(reading)?;
+    /// }
+    /// let mut zloop = ZLoop::new()?;
+    /// zloop.readable(&pull, |latest: &mut u32, zloop, pull| {
+    ///     while let Ok(mut msg) = pull.try_recv() {
+    ///         *latest = msg.pop_u32()?; // only the last one counts
+    ///     }
+    ///     zloop.stop();
+    ///     Ok(())
+    /// })?;
+    /// let mut latest = 0;
+    /// zloop.run(&mut latest)?;
+    /// assert_eq!(latest, 7);
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`reader`](ZLoop::reader).
@@ -424,11 +526,33 @@ impl<'a, D> ZLoop<'a, D> {
     }
 
     /// Calls `handler` while `socket` can take output: pause or cancel it when there is nothing to
-    /// send.
+    /// send. ROUTER, STREAM, PUB and XPUB can always take some: they do not tell when one of their peers
+    /// has no room.
+    ///
+    /// ```
+    /// use zkit::{ZContext, ZLoop};
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let push = ctx.push("@inproc://numbers")?; // waits for its first peer
+    /// let pull = ctx.pull(">inproc://numbers")?;
+    ///
+    /// let mut zloop = ZLoop::new()?;
+    /// zloop.writable(&push, |left: &mut Vec<u32>, zloop, push| {
+    ///     match left.pop() {
+    ///         Some(number) => push.try_send(number)?,
+    ///         None => zloop.stop(),
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// zloop.run(&mut vec![1, 2, 3])?;
+    /// assert_eq!(pull.recv()?.pop_u32()?, 3);
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Wait`] when the socket has a handler for output or belongs to another loop, or is of
-    /// a type that only receives.
+    /// a type that only receives; [`Error::Io`] when the system cannot watch one more.
+    #[doc(alias = "zloop_poller")]
     pub fn writable(
         &mut self,
         socket: impl Into<Lend<'a>>,
@@ -438,8 +562,43 @@ impl<'a, D> ZLoop<'a, D> {
     }
 
     /// Calls `handler` on each event of a mio source (`TcpListener`, `TcpStream`, `UdpSocket`, a pipe),
-    /// which the loop owns and lends to it. An event is told once: the handler must go on until the
-    /// source would block.
+    /// which the loop owns and lends to it. [`cancel`](ZLoop::cancel) drops it, and so closes it.
+    ///
+    /// # Draining
+    ///
+    /// An event is told once (edge-triggered): the handler must go on until the source would block, or
+    /// have itself [told](ZLoop::tell) again. It may be called with nothing to do.
+    ///
+    /// ```
+    /// use std::io::{ErrorKind, Read, Write};
+    /// use mio::Interest;
+    /// use mio::net::UnixStream;
+    /// use zkit::ZLoop;
+    ///
+    /// let (mut ours, theirs) = UnixStream::pair()?;
+    /// ours.write_all(b"Hello")?;
+    /// drop(ours);
+    ///
+    /// let mut zloop = ZLoop::new()?;
+    /// zloop.source(theirs, Interest::READABLE, |text: &mut Vec<u8>, zloop, stream, _events| {
+    ///     let mut chunk = [0; 1024];
+    ///     loop {
+    ///         match stream.read(&mut chunk) {
+    ///             Ok(0) => {
+    ///                 zloop.stop(); // the other end is closed
+    ///                 return Ok(());
+    ///             }
+    ///             Ok(read) => text.extend_from_slice(&chunk[..read]),
+    ///             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+    ///             Err(error) => return Err(error.into()),
+    ///         }
+    ///     }
+    /// })?;
+    /// let mut text = Vec::new();
+    /// zloop.run(&mut text)?;
+    /// assert_eq!(text, b"Hello");
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Io`] when the source cannot be registered.
@@ -459,9 +618,39 @@ impl<'a, D> ZLoop<'a, D> {
     }
 
     /// Calls `handler` while a descriptor is ready for any of `interest`, or broken (level-triggered).
+    /// It is told what it is ready for, and need not read everything. A descriptor with
+    /// [`Events::ERROR`] stays so: cancel its handler.
+    ///
+    /// The loop keeps `fd`: a reference, or the file itself.
+    ///
+    /// ```
+    /// use std::io::{Read, Write};
+    /// use std::os::unix::net::UnixStream;
+    /// use zkit::{Events, ZLoop};
+    ///
+    /// let (mut ours, theirs) = UnixStream::pair()?;
+    /// ours.write_all(b"Hello")?;
+    ///
+    /// let mut zloop = ZLoop::new()?;
+    /// zloop.fd(&theirs, Events::READABLE, |text: &mut String, zloop, _events| {
+    ///     let mut byte = [0];
+    ///     (&theirs).read_exact(&mut byte)?; // the others can wait
+    ///     text.push(byte[0].into());
+    ///     if text == "Hello" {
+    ///         zloop.stop();
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// let mut text = String::new();
+    /// zloop.run(&mut text)?;
+    /// assert_eq!(text, "Hello");
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// [`Error::Io`] when the descriptor cannot be polled or is registered already.
+    /// [`Error::Io`] when the descriptor cannot be polled (a regular file cannot) or is registered
+    /// already.
+    #[doc(alias("zloop_poller", "zmq_pollitem_t"))]
     pub fn fd(
         &mut self,
         fd: impl AsFd + 'a,
@@ -485,12 +674,36 @@ impl<'a, D> ZLoop<'a, D> {
         Ok(id)
     }
 
-    /// Calls `handler` when `delay` is over, and again by `repeat`. A repeating timer keeps its beat:
-    /// when a handler has held the loop up, it fires once for all the beats that it missed.
-    /// Milliseconds are what to expect of its precision.
+    /// Calls `handler` when `delay` is over, and again by `repeat`, `delay` after `delay`.
+    ///
+    /// A repeating timer keeps its beat: when a handler has held the loop up, it fires once for all
+    /// the beats that it missed. Milliseconds are what to expect of its precision; it is never early. Of
+    /// two that are due at the same time the older is first. After its last firing its id means nothing,
+    /// unless the handler has [`reset`](ZLoop::reset) it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use zkit::{Repeat, ZLoop};
+    ///
+    /// let mut zloop = ZLoop::new()?;
+    /// let beat = Duration::from_millis(1);
+    /// zloop.timer(beat, Repeat::Forever, |beats: &mut u32, _| {
+    ///     *beats += 1;
+    ///     Ok(())
+    /// })?;
+    /// zloop.timer(beat * 20, Repeat::ONCE, |_, zloop| {
+    ///     zloop.stop();
+    ///     Ok(())
+    /// })?;
+    /// let mut beats = 0;
+    /// zloop.run(&mut beats)?;
+    /// assert!(beats > 0);
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Wait`] for a timer that repeats without a delay.
+    #[doc(alias("zloop_timer", "zloop_ticket"))]
     pub fn timer(
         &mut self,
         delay: Duration,
@@ -548,6 +761,35 @@ impl<'a, D> ZLoop<'a, D> {
 
     /// Calls `handler` at the end of every turn, before the loop looks for what is ready next: for what
     /// is better done once for many messages, such as waking another thread.
+    ///
+    /// ```
+    /// use zkit::{ZContext, ZLoop};
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let pull = ctx.pull("@inproc://records")?;
+    /// let push = ctx.push(">inproc://records")?;
+    /// for record in ["a", "b", "c"] {
+    ///     push.send(record)?;
+    /// }
+    /// #[derive(Default)]
+    /// struct Log { unwritten: String, written: String }
+    ///
+    /// let mut zloop = ZLoop::new()?;
+    /// zloop.reader(&pull, |log: &mut Log, _, mut msg| {
+    ///     log.unwritten += &msg.pop_str()?;
+    ///     Ok(())
+    /// })?;
+    /// zloop.on_turn_end(|log: &mut Log, zloop| {
+    ///     log.written += &std::mem::take(&mut log.unwritten); // once for all of them
+    ///     if log.written == "abc" {
+    ///         zloop.stop();
+    ///     }
+    ///     Ok(())
+    /// });
+    /// let mut log = Log::default();
+    /// zloop.run(&mut log)?;
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
     pub fn on_turn_end(
         &mut self,
         handler: impl FnMut(&mut D, &mut ZLoop<'a, D>) -> Result<()> + 'a,
@@ -621,7 +863,8 @@ impl<'a, D> ZLoop<'a, D> {
         Ok(id)
     }
 
-    /// The socket of a handler, which may have been given away to the loop.
+    /// The socket of a handler, which may have been given away to the loop. `None` for a handler that
+    /// has none, or that is gone.
     pub fn socket(&self, id: HandlerId) -> Option<&ZSock> {
         match self.find(id)?.on {
             On::Input(key) | On::Output(key) => Some(&self.sockets[key].socket),
@@ -630,7 +873,8 @@ impl<'a, D> ZLoop<'a, D> {
     }
 
     /// Takes a handler out of the loop, and drops it with what was given to it. Whether there was
-    /// such a handler.
+    /// such a handler. One that cancels itself is dropped when it returns.
+    #[doc(alias("zloop_reader_end", "zloop_timer_end", "zloop_ticket_delete"))]
     pub fn cancel(&mut self, id: HandlerId) -> bool {
         if self.find(id).is_none() {
             return false;
@@ -710,6 +954,35 @@ impl<'a, D> ZLoop<'a, D> {
     /// them: when there is something new to write, or when the handler has left something for the
     /// sake of others. Its turn comes after those that are ready already. Whether there is such a
     /// source.
+    ///
+    /// ```
+    /// use std::io::{Read, Write};
+    /// use std::time::Duration;
+    /// use mio::Interest;
+    /// use mio::net::UnixStream;
+    /// use zkit::{Events, Repeat, ZLoop};
+    ///
+    /// let (mut ours, theirs) = UnixStream::pair()?;
+    /// let mut zloop = ZLoop::new()?;
+    /// let id = zloop.source(theirs, Interest::WRITABLE, |unsent: &mut Vec<u8>, zloop, stream, _| {
+    ///     if !unsent.is_empty() {
+    ///         let sent = stream.write(unsent)?;
+    ///         unsent.drain(..sent);
+    ///         zloop.stop();
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// zloop.timer(Duration::from_millis(1), Repeat::ONCE, move |unsent: &mut Vec<u8>, zloop| {
+    ///     unsent.extend_from_slice(b"news");
+    ///     zloop.tell(id, Events::WRITABLE); // it was writable all the time: nobody else says so
+    ///     Ok(())
+    /// })?;
+    /// zloop.run(&mut Vec::new())?;
+    /// let mut news = [0; 4];
+    /// ours.read_exact(&mut news)?;
+    /// assert_eq!(&news, b"news");
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
     pub fn tell(&mut self, id: HandlerId, events: Events) -> bool {
         match find_mut(&mut self.handlers, id) {
             Some(Handler { on: On::Source(told), .. }) => *told = *told | events,
@@ -719,7 +992,31 @@ impl<'a, D> ZLoop<'a, D> {
         true
     }
 
-    /// Starts a timer's delay anew, from now. Whether there is such a timer.
+    /// Starts a timer's delay anew, from now: for what is to happen after so much silence. Whether there
+    /// is such a timer.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use zkit::{HandlerId, Repeat, Result, ZLoop, ZMsg};
+    /// struct Client {
+    ///     gone: HandlerId,
+    /// }
+    ///
+    /// fn on_heartbeat(client: &mut Client, zloop: &mut ZLoop<'_, Client>, _: ZMsg) -> Result<()> {
+    ///     zloop.reset(client.gone); // not yet
+    ///     Ok(())
+    /// }
+    ///
+    /// let mut zloop: ZLoop<'_, Client> = ZLoop::new()?;
+    /// let gone = zloop.timer(Duration::from_secs(3), Repeat::ONCE, |_, zloop| {
+    ///     println!("nothing for three seconds");
+    ///     Ok(zloop.stop())
+    /// })?;
+    /// let client = Client { gone };
+    /// # let _ = (client, on_heartbeat);
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
+    #[doc(alias = "zloop_ticket_reset")]
     pub fn reset(&mut self, id: HandlerId) -> bool {
         let now = self.now();
         match find_mut(&mut self.handlers, id) {
@@ -776,10 +1073,18 @@ fn find_mut<'s, 'a, D>(
 /// # Running
 impl<'a, D> ZLoop<'a, D> {
     /// Calls handlers until one of them or a waker stops the loop, the process is interrupted, or
-    /// the context of a socket is shut down. It may be run again after that.
+    /// the context of a socket is shut down, and returns which it was. It may be run again after that.
     ///
     /// # Errors
-    /// What a handler returned. What else was ready is served by the next run.
+    /// What a handler returned; what else was ready is served by the next run. [`Error::Wait`] when a
+    /// handler runs its own loop, [`Error::Receive`] when a reader's socket fails, [`Error::Io`] when
+    /// the system cannot wait.
+    ///
+    /// [`Error::Interrupted`] and [`Error::Terminated`] of a handler are no errors but an [`Exit`].
+    ///
+    /// # Panics
+    /// When a handler does, with the same payload.
+    #[doc(alias = "zloop_start")]
     pub fn run(&mut self, data: &mut D) -> Result<Exit> {
         loop {
             if let Some(exit) = self.turn(data, None)? {
@@ -789,9 +1094,49 @@ impl<'a, D> ZLoop<'a, D> {
     }
 
     /// Calls the handlers of what is ready now; if nothing is, waits for something, at most for
-    /// `timeout`. It may come back without having called any.
+    /// `timeout`. `None` as a timeout is for ever, and as a result means that the loop goes on. It may come
+    /// back without having called any handler.
+    ///
+    /// # In another event loop
+    ///
+    /// Before every sleep, take turns until the [`timeout`](ZLoop::timeout) is not zero; then sleep no
+    /// longer than that, on the loop's descriptor ([`as_fd`](AsFd::as_fd)) and your own:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use zkit::{Events, ZContext, ZLoop, ZPoller};
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let pull = ctx.pull("@inproc://inner")?;
+    /// ctx.push(">inproc://inner")?.send("for the inner loop")?;
+    ///
+    /// let mut zloop = ZLoop::new()?;
+    /// zloop.reader(&pull, |received: &mut u32, _, _msg| {
+    ///     *received += 1;
+    ///     Ok(())
+    /// })?;
+    /// let mut received = 0;
+    /// loop {
+    ///     while zloop.turn(&mut received, Some(Duration::ZERO))?.is_none() {
+    ///         if zloop.timeout() != Some(Duration::ZERO) {
+    ///             break;
+    ///         }
+    ///     }
+    ///     if received > 0 {
+    ///         break;
+    ///     }
+    ///     let timeout = zloop.timeout();
+    ///     let mut outer = ZPoller::new(); // or any other event loop
+    ///     outer.add_fd("inner", &zloop, Events::READABLE)?;
+    ///     outer.wait(timeout)?;
+    /// }
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
     ///
     /// # Errors
+    /// As [`run`](ZLoop::run).
+    ///
+    /// # Panics
     /// As [`run`](ZLoop::run).
     pub fn turn(&mut self, data: &mut D, timeout: Option<Duration>) -> Result<Option<Exit>> {
         if std::mem::replace(&mut self.running, true) {
@@ -826,19 +1171,36 @@ impl<'a, D> ZLoop<'a, D> {
     }
 
     /// Has the loop stop when the handler that calls this returns, or before anything else is done
-    /// if it is not running.
+    /// if it is not running. From another thread there is [`Waker::stop`].
     pub fn stop(&mut self) {
         self.stopping = true;
         self.stirred = true;
     }
 
-    /// Whether to go on when the process is interrupted, because somebody else stops the loop in
-    /// order. Default no.
+    /// Whether to go on when the process is [interrupted](interrupt), because somebody else stops the
+    /// loop in order. Default no.
+    #[doc(alias = "zloop_set_nonstop")]
     pub fn set_nonstop(&mut self, nonstop: bool) {
         self.stop = if nonstop { Stop::Never } else { Stop::OnInterrupt };
     }
 
-    /// A handle by which other threads wake the loop.
+    /// A handle by which other threads wake the loop, stop it and have it do things.
+    ///
+    /// ```
+    /// use std::thread;
+    /// use zkit::{Exit, ZLoop};
+    ///
+    /// let mut zloop: ZLoop<'_, Vec<&str>> = ZLoop::new()?;
+    /// let waker = zloop.waker();
+    /// thread::spawn(move || {
+    ///     waker.post(|names, _zloop| Ok(names.push("from another thread")))?;
+    ///     waker.stop()
+    /// });
+    /// let mut names = Vec::new();
+    /// assert_eq!(zloop.run(&mut names)?, Exit::Stopped);
+    /// assert_eq!(names, ["from another thread"]);
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
     pub fn waker(&self) -> Waker<D> {
         self.waker.clone()
     }
@@ -1143,6 +1505,9 @@ fn ready_for(fd: BorrowedFd<'_>, interest: Events) -> Result<Events> {
 }
 
 /// Wakes a [`ZLoop`] from another thread, and has it do things there. Made by [`ZLoop::waker`].
+///
+/// It is `Send`, and cheap to clone, a clone for each thread. None of its calls waits for the loop. It
+/// may outlive the loop: then its calls do nothing.
 pub struct Waker<D> {
     shared: Arc<Shared<D>>,
 }
@@ -1186,7 +1551,9 @@ impl<D> Waker<D> {
         })
     }
 
-    /// Has the loop wake up and call `task` once.
+    /// Has the loop wake up and call `task` once, after those that were posted before. The queue has no
+    /// limit. What is not called when the loop is dropped never is; an error of `task` comes out of
+    /// [`run`](ZLoop::run).
     ///
     /// # Errors
     /// As [`wake`](Waker::wake).
@@ -1198,7 +1565,8 @@ impl<D> Waker<D> {
         self.wake()
     }
 
-    /// Has the loop wake up and stop, after the tasks that were posted before.
+    /// Has the loop wake up and stop with [`Exit::Stopped`], after the tasks that were posted before.
+    /// One that does not run stops as soon as it does.
     ///
     /// # Errors
     /// As [`wake`](Waker::wake).
@@ -1222,7 +1590,7 @@ impl<D> fmt::Debug for Waker<D> {
 
 /// The loop's own descriptor, readable when there may be something to do, for it to live in
 /// another event loop: before every sleep, call [`turn`](ZLoop::turn) with a timeout of zero until
-/// [`timeout`](ZLoop::timeout) is not zero, and sleep no longer than that.
+/// [`timeout`](ZLoop::timeout) is not zero, and sleep no longer than that. `turn` has an example.
 impl<D> AsFd for ZLoop<'_, D> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         ffi::borrow_fd(&self.poll, self.poll.as_raw_fd())

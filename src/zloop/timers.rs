@@ -30,10 +30,10 @@ struct Timer<T> {
     what: T,
 }
 
-/// How often a timer fires.
+/// How often a [timer](crate::ZLoop::timer) fires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Repeat {
-    /// So many times; zero is once.
+    /// So many times; zero is once. (To `zloop_timer` it is for ever.)
     Times(u32),
     /// Until it is cancelled.
     Forever,
