@@ -67,10 +67,45 @@ use crate::zloop::{HandlerId, Repeat, ZLoop};
 /// When an actor ends by itself, fails or panics, what it sent before can still be received; then every call of
 /// its owner gives [`Error::Ended`] with the reason, those that wait already included.
 ///
+/// # What is guaranteed
+///
+/// Messages arrive in the order in which they were sent, each way. What was sent before `$TERM` is
+/// received before it. Neither end waits for ever for one that is gone. Only so today: the size of the
+/// pipe, 1,000 messages at each end; and that a thread is named `zkit`.
+///
 /// # In a reactor
 ///
 /// Both ends have a `reader`: [`ZActor::reader`] for the owner's loop, [`ActorPipe::reader`] for a
-/// loop that the actor runs.
+/// loop that the actor runs. For a few sockets beside the pipe a [`ZPoller`](crate::ZPoller) will do:
+///
+/// ```
+/// use zkit::{ZActor, ZContext, ZPoller};
+///
+/// let ctx = ZContext::new()?;
+/// let adder = ZActor::spawn(&ctx, |ctx, pipe| {
+///     let numbers = ctx.pull("@inproc://numbers")?;
+///     pipe.ready(); // nothing can fail any more
+///     let mut poller = ZPoller::new();
+///     poller.set_nonstop(true); // the owner says when
+///     poller.add("pipe", pipe.socket())?;
+///     poller.add("numbers", &numbers)?;
+///     let mut sum = 0;
+///     loop {
+///         match poller.wait(None)? {
+///             Some("numbers") => sum += numbers.recv()?.pop_u32()?,
+///             _ => match pipe.recv()? {
+///                 Some(_question) => pipe.send(sum)?,
+///                 None => return Ok(sum),
+///             },
+///         }
+///     }
+/// })?;
+/// ctx.push(">inproc://numbers")?.send(42_u32)?;
+/// # while adder.send("sum?").map(|()| adder.recv()).unwrap()?.pop_u32()? < 42 {}
+/// assert_eq!(adder.stop()?, 42);
+/// # Ok::<(), zkit::Error>(())
+/// ```
+#[doc(alias = "zactor")]
 pub struct ZActor<T = ()> {
     pipe: ZSock,
     shared: Arc<Shared>,
@@ -100,11 +135,15 @@ const TERM: &[u8] = b"$TERM";
 const LOOK: Duration = Duration::from_millis(20);
 
 impl<T: Send + 'static> ZActor<T> {
-    /// Runs `body` in a thread of its own with an end of a pipe, and waits until it is ready.
+    /// Runs `body` in a thread of its own with an end of a pipe, and waits until it is ready: that long
+    /// and through Ctrl-C. One that returns before it has said so is ready by that.
+    ///
+    /// It takes two of the context's sockets. What `body` needs moves into it.
     ///
     /// # Errors
     /// What `body` returned before it was ready, [`Error::Panicked`] if it panicked before that,
     /// [`Error::Io`] when the system has no thread left, and as [`ZContext::socket`].
+    #[doc(alias = "zactor_new")]
     pub fn spawn(
         ctx: &ZContext,
         body: impl FnOnce(&ZContext, &ActorPipe) -> Result<T> + Send + 'static,
@@ -267,20 +306,22 @@ impl<T> ZActor<T> {
 
     /// The owner's end of the pipe, for a [`ZPoller`](crate::ZPoller). Receive by
     /// [`recv`](ZActor::recv) and its like, which know the actor's end from a message.
+    #[doc(alias = "zactor_sock")]
     pub fn socket(&self) -> &ZSock {
         &self.pipe
     }
 
-    /// Whether the actor's thread is still at work.
+    /// Whether the actor's thread is still at work, and has neither returned nor panicked.
     pub fn is_running(&self) -> bool {
         self.shared.ended.get().is_none()
     }
 
     /// Tells the actor to end (`zactor_destroy`), waits until it has, and returns what it returned.
-    /// What it is sent before that it can still receive.
+    /// What it is sent before that it can still receive. Ctrl-C does not end the wait.
     ///
     /// # Errors
-    /// What the actor returned; [`Error::Panicked`].
+    /// What the actor returned; [`Error::Panicked`]; [`Error::Forked`].
+    #[doc(alias = "zactor_destroy")]
     pub fn stop(mut self) -> Result<T> {
         self.terminate();
         self.join_thread()
@@ -335,7 +376,31 @@ impl<T> fmt::Debug for ZActor<T> {
     }
 }
 
-/// An actor's end of its pipe. Ctrl-C does not interrupt it.
+/// An actor's end of its pipe, which [`ZActor::spawn`] lends to its body.
+///
+/// Ctrl-C does not interrupt it: the owner ends its actor, and what comes then is `None`.
+///
+/// ```
+/// use std::time::Duration;
+/// use zkit::{Error, ZActor, ZContext};
+///
+/// let ctx = ZContext::new()?;
+/// let worker = ZActor::spawn(&ctx, |_ctx, pipe| {
+///     pipe.ready(); // spawn returns
+///     loop {
+///         match pipe.recv_timeout(Duration::from_millis(1)) {
+///             Ok(Some(msg)) => pipe.send(msg)?, // a command of the owner
+///             Ok(None) => return Ok("done"),    // the owner's last word
+///             Err(Error::Timeout) => {}         // something of the actor's own, now and then
+///             Err(error) => return Err(error),
+///         }
+///     }
+/// })?;
+/// worker.send(("ECHO", 7_u32))?;
+/// assert_eq!(worker.recv()?, ("ECHO", 7_u32).into());
+/// assert_eq!(worker.stop()?, "done");
+/// # Ok::<(), zkit::Error>(())
+/// ```
 pub struct ActorPipe {
     socket: ZSock,
     shared: Arc<Shared>,
@@ -346,7 +411,8 @@ pub struct ActorPipe {
 }
 
 impl ActorPipe {
-    /// Lets the owner's [`spawn`](ZActor::spawn) return, the first time.
+    /// Lets the owner's [`spawn`](ZActor::spawn) return, the first time. What fails after it comes out of
+    /// the owner's calls as [`Error::Ended`], and of [`stop`](ZActor::stop).
     pub fn ready(&self) {
         if let Some(say_ready) = self.say_ready.take() {
             // The owner waits for it.
@@ -355,7 +421,7 @@ impl ActorPipe {
     }
 
     /// Receives a message from the owner, and says first that the actor is ready. Waits until there
-    /// is one. `None` is the end: the owner waits for this thread.
+    /// is one. `None` is the end: the owner waits for this thread. It stays `None`.
     ///
     /// # Errors
     /// [`Error::Terminated`].

@@ -35,6 +35,8 @@
 //!   end in the order in which their owner drops them, which for variables is the reverse of
 //!   that in which it made them: whoever logs for the others is made first and is the last to go.
 //!   (It receives from them fairly and so not always in their order.)
+//! * A thread that waits for a message of one that has ended waits on: a pipe that is closed is not heard.
+//!   Where that can be, send a last word, or use an actor.
 //! * The process ends when `main` returns, whatever other threads are at: `join` those whose work
 //!   matters.
 
@@ -66,6 +68,7 @@ use crate::socket::ZSock;
 ///
 /// # Errors
 /// [`Error::Io`] when the system has no thread left.
+#[doc(alias = "zthread_new")]
 pub fn spawn(
     ctx: &ZContext,
     body: impl FnOnce(&ZContext) -> Result<()> + Send + 'static,
@@ -75,11 +78,38 @@ pub fn spawn(
 }
 
 /// Runs `body` in a thread of its own, attached by a pipe, of which the thread and the caller get
-/// an end each (`zthread_fork`).
+/// an end each (`zthread_fork`). It does not wait for the thread, and has nothing to do with the
+/// system's `fork`.
+///
+/// The ends are PAIRs over `inproc`, and interrupted by Ctrl-C as any socket is. The thread's end is
+/// its own, and closed when it drops it.
+///
+/// ```
+/// use zkit::{ZContext, thread};
+///
+/// let ctx = ZContext::new()?;
+/// let adder = thread::fork(&ctx, |_ctx, pipe| {
+///     let mut sum = 0;
+///     loop {
+///         let mut msg = pipe.recv()?;
+///         if msg == "END".into() {
+///             return Ok(sum);
+///         }
+///         sum += msg.pop_u32()?;
+///     }
+/// })?;
+/// for number in [1_u32, 2, 3] {
+///     adder.send(number)?;
+/// }
+/// adder.send("END")?;
+/// assert_eq!(adder.join()?, 6);
+/// # Ok::<(), zkit::Error>(())
+/// ```
 ///
 /// # Errors
 /// [`Error::Io`] when the system has no thread left, and as
 /// [`ZContext::socket`].
+#[doc(alias("zthread_fork", "zsys_create_pipe"))]
 pub fn fork<T: Send + 'static>(
     ctx: &ZContext,
     body: impl FnOnce(&ZContext, ZSock) -> Result<T> + Send + 'static,
@@ -102,6 +132,7 @@ pub fn fork<T: Send + 'static>(
 /// A thread that was started by [`fork`], and the caller's end of its pipe, which it derefs to.
 ///
 /// Dropping it closes the pipe and lets the thread go on, detached: if it fails, that is logged.
+/// [`join`](ZThread::join) waits for it.
 pub struct ZThread<T> {
     pipe: ZSock,
     thread: Thread<T>,
@@ -111,7 +142,8 @@ pub struct ZThread<T> {
 
 impl<T> ZThread<T> {
     /// Waits until the thread has ended, and returns what it returned. The pipe stays open until
-    /// then: a thread that receives from it has to be told that there will be no more.
+    /// then: a thread that receives from it has to be told that there will be no more. Ctrl-C does not
+    /// end this wait by itself, but those of the thread in zkit.
     ///
     /// # Errors
     /// What the thread returned; [`Error::Panicked`]; [`Error::Forked`].
