@@ -6,27 +6,26 @@ use crate::error::Result;
 use crate::ffi;
 use crate::interrupt::{self, Stop};
 
-/// Milliseconds on a clock that never goes back, from a point that all processes of this machine
+/// The milliseconds on a clock that never goes back, from a point that all processes of this machine
 /// share (`zclock_mono`).
 ///
 /// ```
 /// let start = zkit::clock::mono();
 /// assert!(zkit::clock::mono() >= start);
 /// ```
+#[doc(alias = "zclock_mono")]
 pub fn mono() -> u64 {
     ffi::monotonic().as_millis() as u64
 }
 
-/// Microseconds on the same clock as [`mono`] (`zclock_usecs`).
+/// The microseconds on the same clock as [`mono`] (`zclock_usecs`).
+#[doc(alias = "zclock_usecs")]
 pub fn usecs() -> u64 {
     ffi::monotonic().as_micros() as u64
 }
 
-/// Sleeps, but not through an interrupt.
-///
-/// # Errors
-/// [`Error::Interrupted`](crate::Error::Interrupted) as soon as the process is interrupted,
-/// [`Error::Io`](crate::Error::Io) when it has no descriptors left to watch for that.
+/// Sleeps as long as told, but not through an [interrupt](crate::interrupt) (`zclock_sleep`). Other
+/// signals do not end it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,6 +33,11 @@ pub fn usecs() -> u64 {
 /// zkit::clock::sleep(Duration::from_millis(1))?;
 /// # Ok::<(), zkit::Error>(())
 /// ```
+///
+/// # Errors
+/// [`Error::Interrupted`](crate::Error::Interrupted) as soon as the process is interrupted, or at once
+/// if it is already; [`Error::Io`](crate::Error::Io) when it has no descriptors left to watch for that.
+#[doc(alias = "zclock_sleep")]
 pub fn sleep(time: Duration) -> Result<()> {
     interrupt::wait_on(&mut [interrupt::readable(-1)], deadline(time), Stop::OnInterrupt)?;
     Ok(())

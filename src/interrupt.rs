@@ -1,32 +1,46 @@
 //! Ctrl-C that ends every thread.
 //!
-//! [`ZContext::new`](crate::ZContext::new) has SIGINT and SIGTERM caught, as CZMQ's contexts do.
-//! The first of them interrupts the process: from then on every blocking or timed call of every
-//! socket, poller and [`clock::sleep`](crate::clock::sleep), in every thread, those that sleep
-//! already included, returns [`Error::Interrupted`]. That lasts until [`reset`]. Calls that do not
-//! wait (`try_send`, `try_recv`) go on working, to say goodbye with.
-//!
-//! The same signal a second time ends the process in the ordinary way, so that a program that
-//! never looks can still be stopped.
-//!
-//! A socket or poller can opt out ([`ZSock::set_nonstop`](crate::ZSock::set_nonstop)) when
-//! somebody else ends it in order.
-//!
-//! Guaranteed: a call that starts after the signal returns the error at once, even when it could
-//! have gone on without waiting. A thread that has just begun to wait in a receive may notice up to
-//! 5 ms later, all others at once. Only so today: SIGINT and SIGTERM are the two signals; a handler
-//! that the program itself had installed for them before is called as well.
-//!
 //! ```standalone_crate
 //! use zkit::{ZContext, interrupt};
 //!
-//! let ctx = ZContext::new()?;
+//! let ctx = ZContext::new()?; // catches SIGINT and SIGTERM
 //! let pull = ctx.pull("@inproc://jobs")?;
 //! interrupt::raise()?; // what a signal does
 //! assert!(pull.recv().unwrap_err().is_interrupted());
 //! interrupt::reset();
 //! # Ok::<(), zkit::Error>(())
 //! ```
+//!
+//! # The first signal
+//!
+//! [`ZContext::new`](crate::ZContext::new) has SIGINT and SIGTERM caught, as CZMQ's contexts do.
+//! The first of them interrupts the process: from then on every blocking or timed call of every
+//! socket, poller and [`clock::sleep`](crate::clock::sleep), in every thread, those that sleep
+//! already included, returns [`Error::Interrupted`]. That lasts until [`reset`]. Calls that do not
+//! wait (`try_send`, `try_recv`) go on working, to say goodbye with.
+//!
+//! # The second signal
+//!
+//! The same signal a second time ends the process in the ordinary way, so that a program that
+//! never looks can still be stopped.
+//!
+//! # What goes on
+//!
+//! A socket, poller or loop can opt out ([`ZSock::set_nonstop`](crate::ZSock::set_nonstop) and its
+//! like) when somebody else ends it in order. [Actors](crate::ZActor#ending) have done so, proxies and
+//! monitors too. The wait at the [end of a context](crate::ZContext#how-it-ends) is not cut short, and
+//! what does not wait in zkit (`std::thread::sleep`, reading a file) knows nothing of it.
+//!
+//! # What is guaranteed
+//!
+//! Guaranteed: a call that starts after the signal returns the error at once, even when it could
+//! have gone on without waiting. A thread that has just begun to wait in a receive may notice up to
+//! 5 ms later, all others at once. Only so today: SIGINT and SIGTERM are the two signals; a handler
+//! that the program itself had installed for them before is called as well.
+//!
+//! # In tests
+//!
+//! An interrupt is the process's: a test that raises one wants a process of its own.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -47,10 +61,12 @@ static SIGINT_CAME: AtomicBool = AtomicBool::new(false);
 static SIGTERM_CAME: AtomicBool = AtomicBool::new(false);
 
 /// Catches SIGINT and SIGTERM from now on; calling it again changes nothing
-/// (`zsys_catch_interrupts`).
+/// (`zsys_catch_interrupts`). A context does it by itself, unless built
+/// [without](crate::ContextBuilder::signals). It cannot be undone.
 ///
 /// # Errors
 /// [`Error::Io`] when the process has no descriptors left or may not set signal handlers.
+#[doc(alias = "zsys_catch_interrupts")]
 pub fn catch() -> Result<()> {
     let doorbell = doorbell()?;
     let Some(rings) = lock(&doorbell.for_signals).take() else { return Ok(()) };
@@ -73,13 +89,28 @@ fn catch_one(signal: i32, came: &'static AtomicBool, ring: UnixStream) -> io::Re
     Ok(())
 }
 
-/// Whether the process was interrupted (`zsys_interrupted`).
+/// Whether the process was interrupted (`zsys_interrupted`): for threads that compute, since waits say
+/// so themselves.
+///
+/// ```
+/// use zkit::interrupt;
+///
+/// let mut sum = 0_u64;
+/// for number in 0..1_000_000 {
+///     if number % 1_000 == 0 && interrupt::is_interrupted() {
+///         break;
+///     }
+///     sum += number;
+/// }
+/// ```
+#[doc(alias("zsys_interrupted", "zctx_interrupted"))]
 #[inline]
 pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Interrupts the process as a signal does, from within.
+/// Interrupts the process as a signal does, from within: to end all threads, or to test that they
+/// end. A signal after it is a first one.
 ///
 /// # Errors
 /// [`Error::Io`] when the process has no descriptors left.
@@ -102,7 +133,21 @@ pub fn reset() {
     }
 }
 
-/// Waits until the process is interrupted: what `main` does while its threads and actors work.
+/// Waits until the process is interrupted: what `main` does while its threads and actors work. It
+/// returns at once if it is already.
+///
+/// ```standalone_crate
+/// use zkit::{ZContext, ZProxy, interrupt};
+///
+/// let ctx = ZContext::new()?;
+/// let frontend = ctx.router("@inproc://clients")?;
+/// let backend = ctx.dealer("@inproc://workers")?;
+/// let proxy = ZProxy::spawn(&ctx, frontend, backend)?;
+/// # interrupt::raise()?;
+/// interrupt::wait()?; // until Ctrl-C
+/// println!("{:?}", proxy.stop()?);
+/// # Ok::<(), zkit::Error>(())
+/// ```
 ///
 /// # Errors
 /// [`Error::Io`] when the process has no descriptors left.
@@ -118,6 +163,16 @@ pub fn wait() -> Result<()> {
 ///
 /// It may be readable for a moment longer than that, so look at [`is_interrupted`], and call
 /// [`reset`] when it is not.
+///
+/// ```
+/// use mio::{Interest, Poll, Token, unix::SourceFd};
+/// use std::os::fd::AsRawFd;
+///
+/// let poll = Poll::new()?;
+/// let interrupts = zkit::interrupt::descriptor()?.as_raw_fd();
+/// poll.registry().register(&mut SourceFd(&interrupts), Token(0), Interest::READABLE)?;
+/// # Ok::<(), zkit::Error>(())
+/// ```
 ///
 /// # Errors
 /// [`Error::Io`] when the process has no descriptors left.
