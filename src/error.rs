@@ -7,7 +7,7 @@ use std::str::Utf8Error;
 use std::string::FromUtf8Error;
 use std::time::SystemTimeError;
 
-/// What zkit's operations return.
+/// What zkit's operations return: [`std::result::Result`] with zkit's [`Error`], unless another is given.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Everything that can go wrong.
@@ -18,6 +18,63 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// `Debug` is the same text as `Display`, so that a `main` that returns an error, or an `unwrap`,
 /// prints a sentence.
+///
+/// ```
+/// use zkit::{Error, ZContext};
+///
+/// let ctx = ZContext::new()?;
+/// let error = ctx.rep("@tcp://nowhere:5555").unwrap_err();
+/// assert!(error.to_string().starts_with("cannot bind \"tcp://nowhere:5555\": "));
+/// assert!(matches!(&error, Error::Bind { endpoint, .. } if endpoint == "tcp://nowhere:5555"));
+/// assert!(error.reason().is_some_and(|reason| reason.errno().is_some()));
+/// # Ok::<(), zkit::Error>(())
+/// ```
+///
+/// # What to do about it
+///
+/// The operation has not been done, but where its own page says otherwise. After
+/// [`WouldBlock`](Error::WouldBlock), [`Timeout`](Error::Timeout) and [`Interrupted`](Error::Interrupted) it may be tried again; after
+/// [`Terminated`](Error::Terminated), [`Ended`](Error::Ended) and [`Forked`](Error::Forked) never with
+/// success. There are [predicates](Error::is_ending) for the first few:
+///
+/// ```
+/// use std::time::Duration;
+/// use zkit::{Result, ZSock};
+///
+/// fn serve(socket: &ZSock) -> Result<()> {
+///     loop {
+///         match socket.recv_timeout(Duration::from_secs(1)) {
+///             Ok(msg) => println!("{}", msg.dump()),
+///             Err(error) if error.is_timeout() => println!("still here"),
+///             Err(error) => return Err(error), // Ctrl-C comes out here
+///         }
+///     }
+/// }
+/// # let ctx = zkit::ZContext::new()?;
+/// # let socket = ctx.pull("")?;
+/// # ctx.shutdown()?;
+/// # zkit::orderly(serve(&socket))?;
+/// # Ok::<(), zkit::Error>(())
+/// ```
+///
+/// # Errors of the program's own
+///
+/// They travel in [`Error::Other`], through handlers and threads. Those of the standard library that
+/// are met most often come in by `?`; others by [`Error::other`], or boxed:
+///
+/// ```
+/// use zkit::{Error, Result};
+///
+/// fn port(text: &str) -> Result<u16> {
+///     let port = text.parse()?;
+///     if port < 1024 {
+///         return Err(Error::other("the port is the system's"));
+///     }
+///     Ok(port)
+/// }
+/// assert_eq!(port("x").unwrap_err().to_string(), "invalid digit found in string");
+/// assert_eq!(port("80").unwrap_err().to_string(), "the port is the system's");
+/// ```
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -209,7 +266,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps an error of the program's own.
+    /// Wraps an error of the program's own: a text, or anything that is an error.
     pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         Error::Other(error.into())
     }
@@ -239,7 +296,8 @@ impl Error {
         self.is_interrupted() || self.is_terminated()
     }
 
-    /// The reason given by libzmq or the system, where there is one.
+    /// The reason given by libzmq, the system or zkit, for the variants that have one. That of an
+    /// [`Error::Io`] is its [`source`](std::error::Error::source).
     pub fn reason(&self) -> Option<&Reason> {
         match self {
             Error::Bind { reason, .. }
@@ -303,6 +361,7 @@ macro_rules! from_other {
 // What handlers most often meet. A general conversion would exclude that `Error` is an error itself.
 from_other!(Utf8Error, FromUtf8Error, ParseIntError, ParseFloatError, SystemTimeError, fmt::Error);
 
+/// An [`Error::Io`], without a word on what was being done.
 impl From<io::Error> for Error {
     fn from(source: io::Error) -> Error {
         Error::Io { what: "input or output failed".into(), source }
@@ -319,7 +378,7 @@ impl From<Box<dyn std::error::Error + Send + Sync>> for Error {
     }
 }
 
-/// Why an operation failed: words for people, and the error number for programs.
+/// Why an operation failed: words for people (`Display`), and the error number for programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
     errno: Option<i32>,
@@ -344,6 +403,7 @@ impl Reason {
 
     /// The `errno` of libzmq or the system (`EADDRINUSE`, `EFSM`, ...); `None` when zkit refused
     /// before asking them.
+    #[doc(alias("zmq_errno", "zmq_strerror"))]
     pub fn errno(&self) -> Option<i32> {
         self.errno
     }
@@ -372,7 +432,10 @@ impl From<Errno> for Reason {
 /// let push = ctx.socket(SocketType::Push)?; // no peer: nowhere to send
 /// let failed = push.try_send("precious").unwrap_err();
 /// assert!(failed.error.is_would_block());
-/// assert_eq!(failed.message, "precious".into());
+///
+/// let elsewhere = ctx.pull("@inproc://elsewhere")?;
+/// ctx.push(">inproc://elsewhere")?.send(failed.into_message())?;
+/// assert_eq!(elsewhere.recv_str()?, "precious");
 /// # Ok::<(), zkit::Error>(())
 /// ```
 #[derive(thiserror::Error)]
@@ -398,6 +461,7 @@ impl<T> fmt::Debug for SendError<T> {
     }
 }
 
+/// The error alone: the message is dropped.
 impl<T> From<SendError<T>> for Error {
     fn from(failed: SendError<T>) -> Error {
         failed.error
