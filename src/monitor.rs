@@ -34,19 +34,52 @@ use crate::zloop::{HandlerId, ZLoop};
 /// connected. Connections over `tcp` and `ipc` have events, `inproc` has none. A socket has one
 /// monitor at a time: a new one ends the one before.
 ///
-/// Monitor and socket may be dropped in any order. When the socket is gone, or has another monitor, receiving gives `None` after
-/// the last event.
+/// # How it ends
+///
+/// Monitor and socket may be dropped in any order. When the socket is gone, or has another monitor,
+/// receiving gives `None` after the last event. Its waits are interrupted by Ctrl-C, but it goes on.
+///
+/// # What it costs
 ///
 /// The monitor is an actor, so that a program that does not receive its events holds nothing up: it
 /// misses those for which the pipe has no room (2,000), and learns [how many](MonitorEvent::missed).
 /// It needs four of the context's sockets.
+///
+/// # In a reactor
+///
+/// ```
+/// use zkit::{EventKind, MonitorEvent, ZContext, ZLoop, ZMonitor};
+///
+/// let ctx = ZContext::new()?;
+/// let server = ctx.rep("")?;
+/// let monitor = ZMonitor::new(&server)?;
+/// let client = ctx.req(&server.bind("tcp://127.0.0.1:*")?)?;
+///
+/// let mut zloop = ZLoop::new()?;
+/// monitor.reader(&mut zloop, |peers: &mut u32, zloop, event| {
+///     match event {
+///         Some(MonitorEvent { kind: EventKind::HandshakeSucceeded, .. }) => {
+///             *peers += 1;
+///             zloop.stop();
+///         }
+///         Some(event) => println!("{:?} {}", event.kind, event.endpoint),
+///         None => println!("the server is gone"),
+///     }
+///     Ok(())
+/// })?;
+/// let mut peers = 0;
+/// zloop.run(&mut peers)?;
+/// assert_eq!(peers, 1);
+/// # Ok::<(), zkit::Error>(())
+/// ```
+#[doc(alias("zmonitor", "zmq_socket_monitor"))]
 pub struct ZMonitor {
     actor: ZActor,
     /// As of the event that was received last.
     peers: Cell<usize>,
 }
 
-/// What happened to a connection.
+/// What happened to a connection, as [`ZMonitor::recv`] gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MonitorEvent {
@@ -114,7 +147,7 @@ kinds! {
 }
 
 impl ZMonitor {
-    /// Monitors `socket` from now on.
+    /// Monitors `socket` from now on, for all [kinds of events](EventKind).
     ///
     /// # Errors
     /// [`Error::Wait`] for a socket that was [adopted](ZSock::adopt), whose context zkit cannot reach;
@@ -177,8 +210,8 @@ impl ZMonitor {
         })
     }
 
-    /// Waits until `count` peers are connected and have shaken hands, so that what is sent now finds them. It
-    /// receives the events up to there.
+    /// Waits until `count` peers are connected and have shaken hands, so that what is sent now finds
+    /// them, and at most for `timeout`. It receives the events up to there.
     ///
     /// That a subscriber is connected does not mean yet that its subscription is here: an XPUB can
     /// [wait for that](ZSock::wait_for_subscribers).

@@ -14,7 +14,8 @@ use crate::socket::ZSock;
 /// one is ready. When several are, they take turns, however busy the first is. What is ready
 /// stays ready until it is received or read.
 ///
-/// A wait costs a system call for each socket that it looks at: fine for a few, not for hundreds.
+/// A wait costs a system call for each socket that it looks at: fine for a few, not for hundreds,
+/// which want a [`ZLoop`](crate::ZLoop).
 ///
 /// ```
 /// use std::time::Duration;
@@ -37,6 +38,7 @@ use crate::socket::ZSock;
 /// # Ok::<(), zkit::Error>(())
 /// ```
 #[derive(Debug)]
+#[doc(alias("zpoller", "zmq_poll"))]
 pub struct ZPoller<'a, K> {
     entries: Vec<Entry<'a, K>>,
     /// Where the next look starts, so that all get their turn.
@@ -76,19 +78,21 @@ impl<K> Default for ZPoller<'_, K> {
 
 impl<'a, K: Copy + PartialEq> ZPoller<'a, K> {
     /// A poller of nothing: it only waits for time to pass and for interrupts.
+    #[doc(alias = "zpoller_new")]
     pub fn new() -> Self {
         ZPoller::default()
     }
 
-    /// Waits for messages on `socket` from now on.
+    /// Has the poller wait for messages on `socket` from now on. It may be added twice, by two keys.
     ///
     /// # Errors
     /// [`Error::Wait`] when the key is in use.
+    #[doc(alias = "zpoller_add")]
     pub fn add(&mut self, key: K, socket: &'a ZSock) -> Result<()> {
         self.add_for(key, socket, Events::READABLE)
     }
 
-    /// Waits for any of `interest` on `socket` from now on.
+    /// Has the poller wait for any of `interest` on `socket` from now on.
     ///
     /// # Errors
     /// [`Error::Wait`] when the key is in use.
@@ -96,8 +100,21 @@ impl<'a, K: Copy + PartialEq> ZPoller<'a, K> {
         self.insert(key, Source::Socket(socket), interest)
     }
 
-    /// Waits for any of `interest` on a descriptor from now on. An error or a hang-up of it
-    /// counts as well.
+    /// Has the poller wait for any of `interest` on a descriptor from now on. An error or a hang-up
+    /// of it counts as well.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// use std::os::unix::net::UnixStream;
+    /// use zkit::{Events, ZPoller};
+    ///
+    /// let (mut ours, theirs) = UnixStream::pair()?;
+    /// ours.write_all(b"Hello")?;
+    /// let mut poller = ZPoller::new();
+    /// poller.add_fd("theirs", &theirs, Events::READABLE)?;
+    /// assert_eq!(poller.wait_all(None)?, [("theirs", Events::READABLE)]);
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Wait`] when the key is in use.
@@ -121,6 +138,7 @@ impl<'a, K: Copy + PartialEq> ZPoller<'a, K> {
     ///
     /// # Errors
     /// [`Error::Wait`] when there is nothing under it.
+    #[doc(alias = "zpoller_remove")]
     pub fn remove(&mut self, key: K) -> Result<()> {
         let index = self.index(key)?;
         self.entries[index].source = None;
@@ -163,7 +181,10 @@ impl<'a, K: Copy + PartialEq> ZPoller<'a, K> {
     /// first; without one it waits as long as it takes.
     ///
     /// # Errors
-    /// [`Error::Interrupted`], [`Error::Terminated`] when a socket's context was shut down.
+    /// [`Error::Interrupted`], [`Error::Terminated`] when a socket's context was shut down,
+    /// [`Error::Forked`], [`Error::Wait`] when the system cannot wait, [`Error::Io`] when the process
+    /// has no descriptors left.
+    #[doc(alias("zpoller_wait", "zpoller_expired", "zpoller_terminated"))]
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<K>> {
         self.wait_for(timeout, 1)?;
         Ok(self.ready.first().map(|(key, _)| *key))

@@ -43,16 +43,17 @@ use crate::zloop::{HandlerId, Repeat, ZLoop};
 ///
 /// It takes any two sockets that messages can be passed between: ROUTER and DEALER between clients
 /// and workers, XSUB and XPUB between publishers and subscribers, PULL and PUSH along a pipeline.
-/// Options, linger among them, are set on the sockets before.
+/// Options, linger among them, are set on the sockets before; only
+/// [`set_router_mandatory`](ZSock::set_router_mandatory) the proxy sets on a ROUTER itself.
 ///
 /// # When a side is full
 ///
 /// A direction whose receiving side is at its high-water mark stops reading, so that its senders come
 /// up against theirs; the other direction goes on. The message in hand is kept. What one peer does
-/// not read must not hold up its neighbours, though: a ROUTER that has had no room for a peer's message for a second
-/// drops it, and the next ones for that peer at once, until it reads again. That, and what is addressed to a peer
-/// that is gone, is counted in [`ProxyStatistics::dropped`] and logged. PUB and XPUB drop for slow
-/// subscribers by themselves, and do not tell.
+/// not read must not hold up its neighbours, though: a ROUTER that has had no room for a peer's
+/// message for a second drops it, and the next ones for that peer at once, until it reads again. That,
+/// and what is addressed to a peer that is gone, is counted in [`ProxyStatistics::dropped`] and logged
+/// at `debug`. PUB and XPUB drop for slow subscribers by themselves, and do not tell.
 ///
 /// # Security
 ///
@@ -80,8 +81,10 @@ use crate::zloop::{HandlerId, Repeat, ZLoop};
 ///
 /// # Ending
 ///
-/// As an actor it goes on through Ctrl-C, until [`stop`](ZProxy::stop) or drop. It closes its
-/// sockets then.
+/// As an actor it goes on through Ctrl-C, until [`stop`](ZProxy::stop) or drop, which wait for it. It
+/// closes its sockets then. A program that does nothing else waits in
+/// [`interrupt::wait`](crate::interrupt::wait).
+#[doc(alias("zproxy", "zmq_proxy", "zmq_proxy_steerable"))]
 pub struct ZProxy {
     actor: ZActor,
     counters: Arc<Counters>,
@@ -123,16 +126,34 @@ impl ZProxy {
     /// Starts a proxy between two sockets, which it owns from then on.
     ///
     /// # Errors
-    /// As [`ZActor::spawn`].
+    /// [`Error::Other`] when nothing can be passed on between their types; as [`ZActor::spawn`].
     pub fn spawn(ctx: &ZContext, frontend: ZSock, backend: ZSock) -> Result<ZProxy> {
         ZProxy::start(ctx, frontend, backend, None)
     }
 
-    /// Starts a proxy that also sends a copy of each message that it passes on to `capture`: a PUB, PUSH, PAIR or DEALER.
-    /// A capture without room never holds it up: it misses the message, which is counted.
+    /// Starts a proxy that also sends a copy of each message that it passes on to `capture`: a PUB,
+    /// PUSH, PAIR or DEALER. A capture without room never holds it up: it misses the message, which is
+    /// [counted](ProxyStatistics::uncaptured).
+    ///
+    /// ```
+    /// use zkit::{ZContext, ZProxy};
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let log = ctx.pull("@inproc://log")?;
+    /// let proxy = ZProxy::spawn_with_capture(
+    ///     &ctx,
+    ///     ctx.pull("@inproc://tasks")?,
+    ///     ctx.push("@inproc://work")?,
+    ///     ctx.push(">inproc://log")?,
+    /// )?;
+    /// ctx.push(">inproc://tasks")?.send("a task")?;
+    /// assert_eq!(ctx.pull(">inproc://work")?.recv_str()?, "a task");
+    /// assert_eq!(log.recv_str()?, "a task");
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`ZActor::spawn`].
+    /// As [`spawn`](ZProxy::spawn).
     pub fn spawn_with_capture(
         ctx: &ZContext,
         frontend: ZSock,
@@ -160,7 +181,8 @@ impl ZProxy {
     /// wait in the sockets, up to their high-water marks.
     ///
     /// # Errors
-    /// [`Error::Ended`] when the proxy is gone, [`Error::Interrupted`], [`Error::Terminated`].
+    /// [`Error::Ended`] when the proxy is gone, [`Error::Interrupted`], [`Error::Terminated`],
+    /// [`Error::Timeout`] when it has not answered for five seconds.
     pub fn pause(&self) -> Result<()> {
         self.tell(PAUSE)
     }
@@ -182,7 +204,8 @@ impl ZProxy {
         Ok(())
     }
 
-    /// What the proxy has done so far. It does not wait for the proxy.
+    /// What the proxy has done so far. It does not wait for the proxy. Messages are counted as they are
+    /// passed on, so a peer may have one that is not counted yet.
     pub fn statistics(&self) -> ProxyStatistics {
         self.counters.read()
     }
@@ -192,7 +215,7 @@ impl ZProxy {
         self.actor.is_running()
     }
 
-    /// Ends the proxy, closes its sockets and returns what it has done.
+    /// Ends the proxy, closes its sockets and returns what it has done. Waits for that, through Ctrl-C.
     ///
     /// # Errors
     /// What has ended the proxy before.
