@@ -24,7 +24,7 @@ pub fn usecs() -> u64 {
     ffi::monotonic().as_micros() as u64
 }
 
-/// Sleeps as long as told, but not through an [interrupt](crate::interrupt) (`zclock_sleep`). Other
+/// Sleeps as long as told, but not through an [interrupt] (`zclock_sleep`). Other
 /// signals do not end it.
 ///
 /// ```

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 
 /// The linked libzmq: its version and what it was built with, as `zmq_has` tells.
 ///
-/// `Display` is a line for a log: `libzmq 4.3.4 with ipc, curve`.
+/// Made by [`engine()`]. `Display` is a line for a log: `libzmq 4.3.4 with ipc, curve`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Engine {
@@ -28,7 +28,7 @@ pub struct Engine {
     pub draft: bool,
 }
 
-/// The linked libzmq.
+/// Tells which libzmq is linked, and what it can do.
 ///
 /// ```
 /// let engine = zkit::engine();

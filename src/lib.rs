@@ -62,11 +62,15 @@
 //! # Ok::<(), zkit::Error>(())
 //! ```
 //!
+//! Text and bytes go without a copy, so they are owned or `'static`; what is only borrowed is
+//! [copied](ZSock::send). [`SocketType`] says what each type of socket sends and
+//! receives, [the guide](guide::choosing) which to choose.
+//!
 //! # The envelope
 //!
 //! A ROUTER receives a message with its sender's identity in front, and sends it to the peer named
 //! in front. [`ZMsg::unwrap`] and [`ZMsg::wrap`] take the identity, with the delimiter that a REQ
-//! sends, off and put it on.
+//! sends, off and put it on. [The guide](guide::choosing#the-envelope) shows it.
 //!
 //! ```
 //! use zkit::{SocketType, ZContext};
@@ -143,6 +147,9 @@
 //! # Ok::<(), zkit::Error>(())
 //! ```
 //!
+//! It watches [TCP sockets and pipes](ZLoop::source), too, hears [other threads](ZLoop::waker), and can live
+//! [in another event loop](ZLoop::turn).
+//!
 //! # Interrupts
 //!
 //! Ctrl-C makes every waiting call in every thread return [`Error::Interrupted`]. A program ends by
@@ -155,7 +162,8 @@
 //! # fn serve() -> zkit::Result<()> { Err(zkit::Error::Interrupted) }
 //! ```
 //!
-//! [`interrupt`] has the rules.
+//! [`interrupt`] has the rules, [the guide](guide::troubleshooting#ctrl-c-does-nothing-or-kills) what to
+//! do when it does not work.
 //!
 //! # Threads and actors
 //!
@@ -223,10 +231,43 @@
 //! thread. A program that uses `fork` makes a new context in the child; what it had before gives
 //! [`Error::Forked`] there.
 //!
+//! ```
+//! use std::time::Duration;
+//! use zkit::ZContext;
+//!
+//! let ctx = ZContext::builder().linger(Some(Duration::from_secs(5))).build()?;
+//! let push = ctx.push(">ipc:///tmp/nobody-is-here")?;
+//! push.send("lost")?;
+//! push.set_linger(Some(Duration::ZERO))?; // this socket is not worth waiting for
+//! drop(push);
+//! drop(ctx); // returns at once
+//! # Ok::<(), zkit::Error>(())
+//! ```
+//!
+//! [`ZContext`](ZContext#how-it-ends) has the rules, [the
+//! guide](guide::troubleshooting#the-program-hangs-at-its-end) what to do when a program hangs.
+//!
 //! # Errors
 //!
 //! [`Error`] says what was tried, on what, and why it failed. Nothing that comes from outside
-//! panics.
+//! panics. A failed send gives the message back in [`SendError`], which `?` makes an [`Error`].
+//!
+//! ```
+//! use zkit::{Error, ZContext};
+//!
+//! let ctx = ZContext::new()?;
+//! let server = ctx.rep("@inproc://service")?;
+//! let error = ctx.rep("@inproc://service").unwrap_err();
+//! println!("{error}"); // cannot bind "inproc://service": address already in use
+//! assert!(matches!(error, Error::Bind { .. }));
+//!
+//! let unasked = server.send("an answer").unwrap_err();
+//! println!("{unasked}"); // cannot send on a REP socket: a request has to be received first, whole
+//! assert_eq!(unasked.into_message(), "an answer".into());
+//! # Ok::<(), zkit::Error>(())
+//! ```
+//!
+//! What an error means and what to do about it is in [the guide](guide::troubleshooting).
 
 pub mod clock;
 pub mod guide;

@@ -193,11 +193,11 @@ impl Kind<NameType> for Named {
     }
 }
 
-/// How peers prove who they are (`ZMQ_MECHANISM`).
+/// How peers prove who they are (`ZMQ_MECHANISM`), as [`ZSock::mechanism`] tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mechanism {
-    /// Not at all.
+    /// Not at all: neither proof nor encryption.
     Null,
     /// By name and password, in clear text.
     Plain,
@@ -249,7 +249,9 @@ macro_rules! options {
         $(#[$doc])*
         ///
         /// # Errors
-        /// [`Error::Option`] when this socket or the linked libzmq does not have the option.
+        /// [`Error::Option`] when this socket or the linked libzmq does not have the option,
+        /// [`Error::Terminated`], [`Error::Forked`].
+        $(#[doc = concat!("[`Error::Unsupported`] when it has no `", $capability, "`.")])?
         pub fn $getter(&self) -> Result<$value> {
             $(require($capability, stringify!($option))?;)?
             <$kind as Kind<$value>>::get(self.raw(), zmq_sys::$option)
@@ -263,7 +265,8 @@ macro_rules! options {
         ///
         /// # Errors
         /// [`Error::Option`] when the value is out of range, or this socket or the linked libzmq
-        /// does not have the option.
+        /// does not have the option, [`Error::Terminated`], [`Error::Forked`].
+        $(#[doc = concat!("[`Error::Unsupported`] when it has no `", $capability, "`.")])?
         pub fn $setter(&self, value: $value) -> Result<()> {
             $(require($capability, stringify!($option))?;)?
             <$kind as Kind<$value>>::set(self.raw(), zmq_sys::$option, value)
@@ -279,7 +282,27 @@ macro_rules! options {
 /// "no limit" or "what the system does", as each says.
 ///
 /// Unless an option says otherwise, it acts on connections made after it was set: set it before
-/// `bind` or `connect`. `ZMQ_FD`, `ZMQ_EVENTS` and `ZMQ_TYPE` are
+/// `bind` or `connect`.
+///
+/// ```
+/// use std::time::Duration;
+/// use zkit::{SocketType, ZContext};
+///
+/// let ctx = ZContext::new()?;
+/// let dealer = ctx.socket(SocketType::Dealer)?;
+/// dealer.set_identity("worker-1")?;
+/// dealer.set_sndhwm(Some(10))?;
+/// dealer.set_heartbeat_ivl(Some(Duration::from_secs(1)))?;
+/// dealer.set_linger(None)?; // for ever
+/// dealer.connect("tcp://127.0.0.1:5555")?;
+/// assert_eq!(dealer.sndhwm()?, Some(10));
+/// # dealer.set_linger(Some(Duration::ZERO))?;
+/// # Ok::<(), zkit::Error>(())
+/// ```
+///
+/// The methods have libzmq's names without `ZMQ_`, in lower case: `ZMQ_SNDHWM` is
+/// [`sndhwm`](ZSock::sndhwm) and [`set_sndhwm`](ZSock::set_sndhwm). Exceptions are the identity
+/// (`ZMQ_ROUTING_ID`), [`subscribe`](ZSock::subscribe) and [`unsubscribe`](ZSock::unsubscribe). `ZMQ_FD`, `ZMQ_EVENTS` and `ZMQ_TYPE` are
 /// [`as_fd`](std::os::fd::AsFd::as_fd), [`events`](ZSock::events) and
 /// [`socket_type`](ZSock::socket_type).
 impl ZSock {}
@@ -434,7 +457,9 @@ macro_rules! content_options {
         $(#[$doc])*
         ///
         /// # Errors
-        /// [`Error::Option`] when this socket or the linked libzmq does not have the option.
+        /// [`Error::Option`] when this socket or the linked libzmq does not have the option,
+        /// [`Error::Terminated`], [`Error::Forked`].
+        $(#[doc = concat!("[`Error::Unsupported`] when it has no `", $capability, "`.")])?
         pub fn $getter(&self) -> Result<content_options!(@owned $content)> {
             $(require($capability, stringify!($option))?;)?
             content_options!(@read $content)(self.raw(), zmq_sys::$option)
@@ -451,7 +476,8 @@ macro_rules! content_options {
         ///
         /// # Errors
         /// [`Error::Option`] when the value is out of range, or this socket or the linked libzmq
-        /// does not have the option.
+        /// does not have the option, [`Error::Terminated`], [`Error::Forked`].
+        $(#[doc = concat!("[`Error::Unsupported`] when it has no `", $capability, "`.")])?
         pub fn $setter(&self, value: Option<&str>) -> Result<()> {
             $(require($capability, stringify!($option))?;)?
             let set = match value {
@@ -469,7 +495,8 @@ macro_rules! content_options {
         ///
         /// # Errors
         /// [`Error::Option`] when the value is out of range, or this socket or the linked libzmq
-        /// does not have the option.
+        /// does not have the option, [`Error::Terminated`], [`Error::Forked`].
+        $(#[doc = concat!("[`Error::Unsupported`] when it has no `", $capability, "`.")])?
         pub fn $setter(&self, value: impl AsRef<[u8]>) -> Result<()> {
             $(require($capability, stringify!($option))?;)?
             self.raw().set_bytes(zmq_sys::$option, value.as_ref())
@@ -565,11 +592,11 @@ impl ZSock {
 
     /// Sets `ZMQ_SNDTIMEO`.
     ///
-    /// How long `send` waits before [`Error::Timeout`]; `None` for ever. Default `None`. Acts at
-    /// once.
+    /// How long [`send`](ZSock::send) waits before [`Error::Timeout`]; `None` for ever. Default `None`.
+    /// Acts at once.
     ///
     /// # Errors
-    /// [`Error::Option`] when the time is longer than libzmq can hold.
+    /// [`Error::Option`] when the time is longer than libzmq can hold, [`Error::Forked`].
     pub fn set_sndtimeo(&self, value: Option<Duration>) -> Result<()> {
         let option = "ZMQ_SNDTIMEO";
         self.timeouts(option)?.send.set(self.timeout(option, value)?);
@@ -588,11 +615,11 @@ impl ZSock {
 
     /// Sets `ZMQ_RCVTIMEO`.
     ///
-    /// How long `recv` waits before [`Error::Timeout`]; `None` for ever. Default `None`. Acts at
-    /// once.
+    /// How long [`recv`](ZSock::recv) waits before [`Error::Timeout`]; `None` for ever. Default `None`.
+    /// Acts at once.
     ///
     /// # Errors
-    /// [`Error::Option`] when the time is longer than libzmq can hold.
+    /// [`Error::Option`] when the time is longer than libzmq can hold, [`Error::Forked`].
     pub fn set_rcvtimeo(&self, value: Option<Duration>) -> Result<()> {
         let option = "ZMQ_RCVTIMEO";
         self.timeouts(option)?.recv.set(self.timeout(option, value)?);

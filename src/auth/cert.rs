@@ -113,7 +113,7 @@ impl ZCert {
         ZCert { secret: kept, ..ZCert::from_public(public) }
     }
 
-    /// A certificate with this public key, no secret key and no metadata.
+    /// A certificate with this public key, no secret key and no metadata: somebody else's.
     pub fn from_public(public: [u8; 32]) -> ZCert {
         ZCert { public, secret: None, metadata: Vec::new() }
     }
@@ -216,6 +216,18 @@ impl ZCert {
 
     /// Writes the public file `path` and the secret file beside it: both, or neither when the first
     /// of them cannot be written.
+    ///
+    /// ```
+    /// use zkit::ZCert;
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("ann.cert");
+    /// let ann = ZCert::from_keys([7; 32], [8; 32]); // ZCert::new() makes a pair
+    /// ann.save(&path)?; // ann.cert for others, ann.cert_secret for Ann
+    /// assert!(ZCert::load(&path)?.has_secret());
+    /// assert!(!ZCert::load_public(&path)?.has_secret());
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Certificate`] when there is no secret key, or something other than a regular file is

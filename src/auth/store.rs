@@ -90,7 +90,23 @@ impl ZCertStore {
     }
 
     /// A store that asks `find` for the certificate with a public key, at each lookup and in the
-    /// thread that looks up. A certificate with another key counts as none.
+    /// thread that looks up, which is a [`ZAuth`](crate::ZAuth)'s own. A certificate with another key counts
+    /// as none.
+    ///
+    /// ```
+    /// use std::collections::HashMap;
+    /// use zkit::{ZCert, ZCertStore};
+    ///
+    /// let database = HashMap::from([([7; 32], "Ann Example")]);
+    /// let store = ZCertStore::callback(move |key| {
+    ///     let mut cert = ZCert::from_public(*key);
+    ///     cert.set_meta("name", database.get(key)?).ok()?;
+    ///     Some(cert)
+    /// });
+    /// let ann = store.lookup(&[7; 32]).expect("she is in the database");
+    /// assert_eq!(ann.meta("name"), Some("Ann Example"));
+    /// assert!(store.lookup(&[8; 32]).is_none());
+    /// ```
     #[doc(alias = "zcertstore_set_loader")]
     pub fn callback(find: impl Fn(&[u8; 32]) -> Option<ZCert> + Send + 'static) -> ZCertStore {
         ZCertStore::with(Source::Callback(Box::new(find)))
@@ -112,7 +128,8 @@ impl ZCertStore {
         self.inserted.insert(*cert.public_key(), cert.to_public())
     }
 
-    /// Takes out a certificate that was [`insert`](ZCertStore::insert)ed. One in the directory stays.
+    /// Takes out a certificate that was [`insert`](ZCertStore::insert)ed, and returns it. One in the
+    /// directory stays.
     pub fn remove(&mut self, public: &[u8; 32]) -> Option<ZCert> {
         self.inserted.remove(public)
     }
