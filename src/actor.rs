@@ -73,7 +73,7 @@ use crate::zloop::{HandlerId, Repeat, ZLoop};
 /// received before it. Neither end waits for ever for one that is gone. Only so today: the size of the
 /// pipe, 1,000 messages at each end; and that a thread is named `zkit`.
 ///
-/// # In a reactor
+/// # Beside other sockets
 ///
 /// Both ends have a `reader`: [`ZActor::reader`] for the owner's loop, [`ActorPipe::reader`] for a
 /// loop that the actor runs. For a few sockets beside the pipe a [`ZPoller`](crate::ZPoller) will do:
@@ -92,17 +92,19 @@ use crate::zloop::{HandlerId, Repeat, ZLoop};
 ///     let mut sum = 0;
 ///     loop {
 ///         match poller.wait(None)? {
-///             Some("numbers") => sum += numbers.recv()?.pop_u32()?,
+///             Some("numbers") => {
+///                 sum += numbers.recv()?.pop_u32()?;
+///                 pipe.send(sum)?;
+///             }
 ///             _ => match pipe.recv()? {
-///                 Some(_question) => pipe.send(sum)?,
-///                 None => return Ok(sum),
+///                 Some(_start_anew) => sum = 0,
+///                 None => return Ok(()),
 ///             },
 ///         }
 ///     }
 /// })?;
 /// ctx.push(">inproc://numbers")?.send(42_u32)?;
-/// # while adder.send("sum?").map(|()| adder.recv()).unwrap()?.pop_u32()? < 42 {}
-/// assert_eq!(adder.stop()?, 42);
+/// assert_eq!(adder.recv()?.pop_u32()?, 42);
 /// # Ok::<(), zkit::Error>(())
 /// ```
 #[doc(alias = "zactor")]
@@ -135,8 +137,9 @@ const TERM: &[u8] = b"$TERM";
 const LOOK: Duration = Duration::from_millis(20);
 
 impl<T: Send + 'static> ZActor<T> {
-    /// Runs `body` in a thread of its own with an end of a pipe, and waits until it is ready: that long
-    /// and through Ctrl-C. One that returns before it has said so is ready by that.
+    /// Runs `body` in a thread of its own with an end of a pipe, and waits until it is ready, as long
+    /// as that takes: Ctrl-C does not end the wait. One that returns before it has said so is ready by
+    /// that.
     ///
     /// It takes two of the context's sockets. What `body` needs moves into it.
     ///

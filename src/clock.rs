@@ -24,8 +24,9 @@ pub fn usecs() -> u64 {
     ffi::monotonic().as_micros() as u64
 }
 
-/// Sleeps as long as told, but not through an [interrupt] (`zclock_sleep`). Other
-/// signals do not end it.
+/// Sleeps as long as told, but not through an [interrupt] (`zclock_sleep`).
+///
+/// Other signals do not end it.
 ///
 /// ```
 /// use std::time::Duration;

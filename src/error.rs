@@ -246,7 +246,7 @@ pub enum Error {
         /// What stood in the way.
         reason: Reason,
     },
-    /// Waiting on sockets and descriptors failed.
+    /// A poller, a reactor or a monitor cannot wait, or not for what it was given.
     #[error("cannot wait: {reason}")]
     Wait {
         /// What stood in the way.

@@ -33,7 +33,7 @@
 //!
 //! # What is guaranteed
 //!
-//! Guaranteed: a call that starts after the signal returns the error at once, even when it could
+//! A call that starts after the signal returns the error at once, even when it could
 //! have gone on without waiting. A thread that has just begun to wait in a receive may notice up to
 //! 5 ms later, all others at once. Only so today: SIGINT and SIGTERM are the two signals; a handler
 //! that the program itself had installed for them before is called as well.
@@ -61,8 +61,10 @@ static SIGINT_CAME: AtomicBool = AtomicBool::new(false);
 static SIGTERM_CAME: AtomicBool = AtomicBool::new(false);
 
 /// Catches SIGINT and SIGTERM from now on; calling it again changes nothing
-/// (`zsys_catch_interrupts`). A context does it by itself, unless built
-/// [without](crate::ContextBuilder::signals). It cannot be undone.
+/// (`zsys_catch_interrupts`).
+///
+/// A context does it by itself, unless built [without](crate::ContextBuilder::signals). It cannot be
+/// undone.
 ///
 /// # Errors
 /// [`Error::Io`] when the process has no descriptors left or may not set signal handlers.
@@ -89,8 +91,9 @@ fn catch_one(signal: i32, came: &'static AtomicBool, ring: UnixStream) -> io::Re
     Ok(())
 }
 
-/// Whether the process was interrupted (`zsys_interrupted`): for threads that compute, since waits say
-/// so themselves.
+/// Whether the process was interrupted (`zsys_interrupted`).
+///
+/// It is for threads that compute: waits say so themselves.
 ///
 /// ```
 /// use zkit::interrupt;
@@ -109,8 +112,9 @@ pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Interrupts the process as a signal does, from within: to end all threads, or to test that they
-/// end. A signal after it is a first one.
+/// Interrupts the process as a signal does, from within.
+///
+/// It is to end all threads, or to test that they end. A signal after it is a first one.
 ///
 /// # Errors
 /// [`Error::Io`] when the process has no descriptors left.
@@ -133,8 +137,9 @@ pub fn reset() {
     }
 }
 
-/// Waits until the process is interrupted: what `main` does while its threads and actors work. It
-/// returns at once if it is already.
+/// Waits until the process is interrupted: what `main` does while its threads and actors work.
+///
+/// It returns at once if it is already.
 ///
 /// ```standalone_crate
 /// use zkit::{ZContext, ZProxy, interrupt};
@@ -158,10 +163,9 @@ pub fn wait() -> Result<()> {
     }
 }
 
-/// A descriptor that is readable while the process is interrupted, for an event loop of one's
-/// own. Only wait on it: reading from it would take the news from everybody else.
+/// A descriptor that is readable while the process is interrupted, for an event loop of one's own.
 ///
-/// It may be readable for a moment longer than that, so look at [`is_interrupted`], and call
+/// Only wait on it: reading from it would take the news from everybody else. It may be readable for a moment longer than that, so look at [`is_interrupted`], and call
 /// [`reset`] when it is not.
 ///
 /// ```

@@ -276,7 +276,6 @@ pub mod thread;
 
 mod actor;
 mod auth;
-mod codec;
 mod context;
 mod endpoint;
 mod engine;
@@ -286,13 +285,16 @@ mod ffi;
 mod frame;
 mod monitor;
 mod msg;
-mod options;
 mod poller;
 mod proxy;
 mod socket;
 mod socket_type;
 mod touch;
 mod zloop;
+
+// Behind the others, as what they add to ZMsg and ZSock is in the documentation.
+mod codec;
+mod options;
 
 pub use actor::{ActorPipe, ZActor};
 pub use auth::{AuthRequest, ZAuth, ZCert, ZCertStore};

@@ -234,10 +234,11 @@ fn not_off(value: i32, off: i32) -> Result<i32, Reason> {
 
 /// A getter and a setter per option. `_` stands for what libzmq does not have.
 macro_rules! options {
-    ($(
+    ($(#[$about:meta])* impl ZSock; $(
         $(#[$doc:meta])*
         $option:ident as $kind:ty: $value:ty => $getter:tt, $setter:tt $(, needs $capability:tt)?;
     )*) => {
+        $(#[$about])*
         impl ZSock {$(
             options!(@get $getter $(#[$doc])* $option $kind, $value, [$($capability)?]);
             options!(@set $setter $(#[$doc])* $option $kind, $value, [$($capability)?]);
@@ -275,39 +276,39 @@ macro_rules! options {
     };
 }
 
-/// # Options
-///
-/// All stable options of libzmq 4.3.4, without those that it calls deprecated. Times are
-/// `Duration`s, rounded up to libzmq's milliseconds (or, where said, seconds); `None` is "off",
-/// "no limit" or "what the system does", as each says.
-///
-/// Unless an option says otherwise, it acts on connections made after it was set: set it before
-/// `bind` or `connect`.
-///
-/// ```
-/// use std::time::Duration;
-/// use zkit::{SocketType, ZContext};
-///
-/// let ctx = ZContext::new()?;
-/// let dealer = ctx.socket(SocketType::Dealer)?;
-/// dealer.set_identity("worker-1")?;
-/// dealer.set_sndhwm(Some(10))?;
-/// dealer.set_heartbeat_ivl(Some(Duration::from_secs(1)))?;
-/// dealer.set_linger(None)?; // for ever
-/// dealer.connect("tcp://127.0.0.1:5555")?;
-/// assert_eq!(dealer.sndhwm()?, Some(10));
-/// # dealer.set_linger(Some(Duration::ZERO))?;
-/// # Ok::<(), zkit::Error>(())
-/// ```
-///
-/// The methods have libzmq's names without `ZMQ_`, in lower case: `ZMQ_SNDHWM` is
-/// [`sndhwm`](ZSock::sndhwm) and [`set_sndhwm`](ZSock::set_sndhwm). Exceptions are the identity
-/// (`ZMQ_ROUTING_ID`), [`subscribe`](ZSock::subscribe) and [`unsubscribe`](ZSock::unsubscribe). `ZMQ_FD`, `ZMQ_EVENTS` and `ZMQ_TYPE` are
-/// [`as_fd`](std::os::fd::AsFd::as_fd), [`events`](ZSock::events) and
-/// [`socket_type`](ZSock::socket_type).
-impl ZSock {}
-
 options! {
+    /// # Options
+    ///
+    /// All stable options of libzmq 4.3.4, without those that it calls deprecated. Times are
+    /// `Duration`s, rounded up to libzmq's milliseconds (or, where said, seconds); `None` is "off",
+    /// "no limit" or "what the system does", as each says.
+    ///
+    /// Unless an option says otherwise, it acts on connections made after it was set: set it before
+    /// `bind` or `connect`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use zkit::{SocketType, ZContext};
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let dealer = ctx.socket(SocketType::Dealer)?;
+    /// dealer.set_identity("worker-1")?;
+    /// dealer.set_sndhwm(Some(10))?;
+    /// dealer.set_heartbeat_ivl(Some(Duration::from_secs(1)))?;
+    /// dealer.set_linger(None)?; // for ever
+    /// dealer.connect("tcp://127.0.0.1:5555")?;
+    /// assert_eq!(dealer.sndhwm()?, Some(10));
+    /// # dealer.set_linger(Some(Duration::ZERO))?;
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
+    ///
+    /// The methods have libzmq's names without `ZMQ_`, in lower case: `ZMQ_SNDHWM` is
+    /// [`sndhwm`](ZSock::sndhwm) and [`set_sndhwm`](ZSock::set_sndhwm). Exceptions are the identity
+    /// (`ZMQ_ROUTING_ID`), [`subscribe`](ZSock::subscribe) and [`unsubscribe`](ZSock::unsubscribe).
+    /// `ZMQ_FD`, `ZMQ_EVENTS` and `ZMQ_TYPE` are [`as_fd`](std::os::fd::AsFd::as_fd),
+    /// [`events`](ZSock::events) and [`socket_type`](ZSock::socket_type).
+    impl ZSock;
+
     /// How long messages not yet sent are kept after the drop of the socket; `None` for ever,
     /// zero not at all. It starts as the context's default, one second, and acts at once.
     ZMQ_LINGER as MillisOr<-1>: Option<Duration> => linger, set_linger;
@@ -446,6 +447,7 @@ macro_rules! content_options {
         $(#[$doc:meta])*
         $option:ident as $content:ident => $getter:tt, $setter:tt $(, needs $capability:tt)?;
     )*) => {
+        /// # Options of text and bytes
         impl ZSock {$(
             content_options!(@get $getter $(#[$doc])* $option $content [$($capability)?]);
             content_options!(@set $setter $(#[$doc])* $option $content [$($capability)?]);
@@ -579,6 +581,7 @@ fn get_plain(socket: &RawSocket, option: u32) -> Result<Option<String>, Errno> {
     }
 }
 
+/// # Options with rules of their own
 impl ZSock {
     /// Reads `ZMQ_SNDTIMEO`.
     ///

@@ -277,7 +277,7 @@ impl ZSock {
 
     /// Takes over a socket of the `zmq` crate, connected as it is, so that a program can move to
     /// zkit one socket at a time. Its options, linger among them, stay as they are, and its
-    /// context lives on in it.
+    /// context lives on in it. It cannot have a [`ZMonitor`](crate::ZMonitor).
     ///
     /// ```
     /// use zkit::ZSock;

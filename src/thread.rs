@@ -53,8 +53,9 @@ use crate::error::{Error, Result};
 use crate::ffi::Generation;
 use crate::socket::ZSock;
 
-/// Runs `body` in a thread of its own, detached: nobody waits for it (`zthread_new`). If it fails or
-/// panics, that is logged; an [orderly end](crate::orderly) is none.
+/// Runs `body` in a thread of its own, detached: nobody waits for it (`zthread_new`).
+///
+/// If it fails or panics, that is logged; an [orderly end](crate::orderly) is none.
 ///
 /// ```
 /// use zkit::{ZContext, thread};
@@ -78,10 +79,9 @@ pub fn spawn(
 }
 
 /// Runs `body` in a thread of its own, attached by a pipe, of which the thread and the caller get
-/// an end each (`zthread_fork`). It does not wait for the thread, and has nothing to do with the
-/// system's `fork`.
+/// an end each (`zthread_fork`).
 ///
-/// The ends are PAIRs over `inproc`, and interrupted by Ctrl-C as any socket is. The thread's end is
+/// It does not wait for the thread, and has nothing to do with the system's `fork`. The ends are PAIRs over `inproc`, and interrupted by Ctrl-C as any socket is. The thread's end is
 /// its own, and closed when it drops it.
 ///
 /// ```

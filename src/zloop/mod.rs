@@ -161,15 +161,16 @@ pub struct ZLoop<'a, D> {
     running: bool,
 }
 
-/// Names a handler of a [`ZLoop`], to pause or cancel it. An old id never means a newer handler; those
-/// of one loop mean nothing to another.
+/// Names a handler of a [`ZLoop`], to pause or cancel it.
+///
+/// An old id never means a newer handler. The ids of one loop are not for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HandlerId {
     key: u32,
     generation: u32,
 }
 
-/// Why [`ZLoop::run`] came back, when no handler has failed. All three are orderly ends.
+/// Why [`ZLoop::run`] came back, when no handler has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Exit {
     /// A handler ([`ZLoop::stop`]) or a waker ([`Waker::stop`]) stopped the loop.
@@ -180,7 +181,9 @@ pub enum Exit {
     Terminated,
 }
 
-/// A socket for a loop to watch: lent, shared, or given away. A loop's functions take what becomes one.
+/// A socket for a loop to watch: lent, shared, or given away.
+///
+/// A loop's functions take what becomes one.
 ///
 /// ```
 /// use std::rc::Rc;
@@ -1504,9 +1507,9 @@ fn ready_for(fd: BorrowedFd<'_>, interest: Events) -> Result<Events> {
     Ok(Events::from_poll(slot[0].revents))
 }
 
-/// Wakes a [`ZLoop`] from another thread, and has it do things there. Made by [`ZLoop::waker`].
+/// Wakes a [`ZLoop`] from another thread, and has it do things there.
 ///
-/// It is `Send`, and cheap to clone, a clone for each thread. None of its calls waits for the loop. It
+/// Made by [`ZLoop::waker`]. It is `Send`, and cheap to clone, a clone for each thread. None of its calls waits for the loop. It
 /// may outlive the loop: then its calls do nothing.
 pub struct Waker<D> {
     shared: Arc<Shared<D>>,
