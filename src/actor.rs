@@ -70,13 +70,14 @@ use crate::zloop::{HandlerId, Repeat, ZLoop};
 /// # What is guaranteed
 ///
 /// Messages arrive in the order in which they were sent, each way. What was sent before `$TERM` is
-/// received before it. Neither end waits for ever for one that is gone. Only so today: the size of the
-/// pipe, 1,000 messages at each end; and that a thread is named `zkit`.
+/// received before it. Neither end waits for ever for one that is gone. Only so today: the size of
+/// the pipe, 1,000 messages at each end; and that a thread is named `zkit`.
 ///
 /// # Beside other sockets
 ///
 /// Both ends have a `reader`: [`ZActor::reader`] for the owner's loop, [`ActorPipe::reader`] for a
-/// loop that the actor runs. For a few sockets beside the pipe a [`ZPoller`](crate::ZPoller) will do:
+/// loop that the actor runs. For a few sockets beside the pipe a [`ZPoller`](crate::ZPoller) will
+/// do:
 ///
 /// ```
 /// use zkit::{ZActor, ZContext, ZPoller};
@@ -137,9 +138,9 @@ const TERM: &[u8] = b"$TERM";
 const LOOK: Duration = Duration::from_millis(20);
 
 impl<T: Send + 'static> ZActor<T> {
-    /// Runs `body` in a thread of its own with an end of a pipe, and waits until it is ready, as long
-    /// as that takes: Ctrl-C does not end the wait. One that returns before it has said so is ready by
-    /// that.
+    /// Runs `body` in a thread of its own with an end of a pipe, and waits until it is ready, as
+    /// long as that takes: Ctrl-C does not end the wait. One that returns before it has said so is
+    /// ready by that.
     ///
     /// It takes two of the context's sockets. What `body` needs moves into it.
     ///
@@ -414,8 +415,8 @@ pub struct ActorPipe {
 }
 
 impl ActorPipe {
-    /// Lets the owner's [`spawn`](ZActor::spawn) return, the first time. What fails after it comes out of
-    /// the owner's calls as [`Error::Ended`], and of [`stop`](ZActor::stop).
+    /// Lets the owner's [`spawn`](ZActor::spawn) return, the first time. What fails after it comes
+    /// out of the owner's calls as [`Error::Ended`], and of [`stop`](ZActor::stop).
     pub fn ready(&self) {
         if let Some(say_ready) = self.say_ready.take() {
             // The owner waits for it.

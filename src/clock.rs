@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::ffi;
 use crate::interrupt::{self, Stop};
 
-/// The milliseconds on a clock that never goes back, from a point that all processes of this machine
-/// share (`zclock_mono`).
+/// The milliseconds on a clock that never goes back, from a point that all processes of this
+/// machine share (`zclock_mono`).
 ///
 /// ```
 /// let start = zkit::clock::mono();
@@ -36,8 +36,9 @@ pub fn usecs() -> u64 {
 /// ```
 ///
 /// # Errors
-/// [`Error::Interrupted`](crate::Error::Interrupted) as soon as the process is interrupted, or at once
-/// if it is already; [`Error::Io`](crate::Error::Io) when it has no descriptors left to watch for that.
+/// [`Error::Interrupted`](crate::Error::Interrupted) as soon as the process is interrupted, or at
+/// once if it is already; [`Error::Io`](crate::Error::Io) when it has no descriptors left to watch
+/// for that.
 #[doc(alias = "zclock_sleep")]
 pub fn sleep(time: Duration) -> Result<()> {
     interrupt::wait_on(&mut [interrupt::readable(-1)], deadline(time), Stop::OnInterrupt)?;

@@ -39,8 +39,8 @@ use crate::interrupt;
 /// in other ways (a linger that runs out while the context lives on, an `inproc` name that is never
 /// bound) it does not tell. Only a linger of `None`, which must be asked for, can wait for ever.
 ///
-/// The wait is in the drop of the last clone or socket, and Ctrl-C does not cut it short. A SUB that is
-/// connected to nobody waits too: libzmq keeps its subscriptions for a publisher to come.
+/// The wait is in the drop of the last clone or socket, and Ctrl-C does not cut it short. A SUB
+/// that is connected to nobody waits too: libzmq keeps its subscriptions for a publisher to come.
 ///
 /// [`shutdown`](ZContext::shutdown) ends the work of every socket in every thread before that.
 ///
@@ -239,8 +239,8 @@ impl ContextBuilder {
     }
 
     /// The linger that sockets start with: how long after a socket's drop its unsent messages are
-    /// still worth sending (`ZMQ_LINGER`). `None` is for ever, zero is not at all. Rounded up to the
-    /// millisecond. Default one second.
+    /// still worth sending (`ZMQ_LINGER`). `None` is for ever, zero is not at all. Rounded up to
+    /// the millisecond. Default one second.
     #[doc(alias("zsys_set_linger", "zctx_set_linger"))]
     pub fn linger(mut self, linger: Option<Duration>) -> ContextBuilder {
         self.linger = linger;

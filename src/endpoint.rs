@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use crate::error::{Errno, Reason};
 use crate::socket_type::SocketType;
 
-/// Whether an endpoint without a sign is bound or connected, for [`ZSock::attach`](crate::ZSock::attach).
+/// Whether an endpoint without a sign is bound or connected, for
+/// [`ZSock::attach`](crate::ZSock::attach).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Attach {
     /// Bound, as if it started with `@`.

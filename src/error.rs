@@ -7,7 +7,8 @@ use std::str::Utf8Error;
 use std::string::FromUtf8Error;
 use std::time::SystemTimeError;
 
-/// What zkit's operations return: [`std::result::Result`] with zkit's [`Error`], unless another is given.
+/// What zkit's operations return: [`std::result::Result`] with zkit's [`Error`], unless another is
+/// given.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Everything that can go wrong.
@@ -33,9 +34,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// # What to do about it
 ///
 /// The operation has not been done, but where its own page says otherwise. After
-/// [`WouldBlock`](Error::WouldBlock), [`Timeout`](Error::Timeout) and [`Interrupted`](Error::Interrupted) it may be tried again; after
-/// [`Terminated`](Error::Terminated), [`Ended`](Error::Ended) and [`Forked`](Error::Forked) never with
-/// success. There are [predicates](Error::is_ending) for the first few:
+/// [`WouldBlock`](Error::WouldBlock), [`Timeout`](Error::Timeout) and
+/// [`Interrupted`](Error::Interrupted) it may be tried again; after
+/// [`Terminated`](Error::Terminated), [`Ended`](Error::Ended) and [`Forked`](Error::Forked) never
+/// with success. There are [predicates](Error::is_ending) for the first few:
 ///
 /// ```
 /// use std::time::Duration;
@@ -59,8 +61,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// # Errors of the program's own
 ///
-/// They travel in [`Error::Other`], through handlers and threads. Those of the standard library that
-/// are met most often come in by `?`; others by [`Error::other`], or boxed:
+/// They travel in [`Error::Other`], through handlers and threads. Those of the standard library
+/// that are met most often come in by `?`; others by [`Error::other`], or boxed:
 ///
 /// ```
 /// use zkit::{Error, Result};

@@ -14,11 +14,11 @@ use crate::ffi::RawMsg;
 ///
 /// Frames are made without copying from what they can keep (`Vec<u8>`, `String`, `&'static str`,
 /// `&'static [u8]`), and with [`ZFrame::new`] from bytes that they must copy, which is what a
-/// borrowed `&str` or `&[u8]` needs: libzmq may read a frame in its own thread after the borrow has ended.
-/// Integers become their big-endian bytes, as ZeroMQ's protocols write them.
+/// borrowed `&str` or `&[u8]` needs: libzmq may read a frame in its own thread after the borrow has
+/// ended. Integers become their big-endian bytes, as ZeroMQ's protocols write them.
 ///
-/// Frames are equal, ordered and hashed as their bytes are, so a map with frames as keys is searched by
-/// `&[u8]`, and a frame is compared with text.
+/// Frames are equal, ordered and hashed as their bytes are, so a map with frames as keys is
+/// searched by `&[u8]`, and a frame is compared with text.
 ///
 /// `Debug` shows a frame as the guide dumps it: the length, then text as it is and anything else
 /// as hex.
@@ -87,9 +87,9 @@ impl ZFrame {
         std::str::from_utf8(self)
     }
 
-    /// Whether more frames followed this one in the message in which it was received
-    /// (`ZMQ_MORE`). False for a frame that was not received. A message knows how many frames it has,
-    /// so that this is rarely needed.
+    /// Whether more frames followed this one in the message in which it was received (`ZMQ_MORE`).
+    /// False for a frame that was not received. A message knows how many frames it has, so that
+    /// this is rarely needed.
     #[doc(alias = "zframe_more")]
     pub fn more(&self) -> bool {
         self.0.more()
@@ -202,8 +202,8 @@ impl Hash for ZFrame {
     }
 }
 
-/// The guide's dump form: the length, then text or hex, of which the first 70 characters or 35 bytes
-/// are shown.
+/// The guide's dump form: the length, then text or hex, of which the first 70 characters or 35
+/// bytes are shown.
 impl fmt::Debug for ZFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const TEXT_SHOWN: usize = 70;

@@ -27,9 +27,10 @@
 //! # What goes on
 //!
 //! A socket, poller or loop can opt out ([`ZSock::set_nonstop`](crate::ZSock::set_nonstop) and its
-//! like) when somebody else ends it in order. [Actors](crate::ZActor#ending) have done so, proxies and
-//! monitors too. The wait at the [end of a context](crate::ZContext#how-it-ends) is not cut short, and
-//! what does not wait in zkit (`std::thread::sleep`, reading a file) knows nothing of it.
+//! like) when somebody else ends it in order. [Actors](crate::ZActor#ending) have done so, proxies
+//! and monitors too. The wait at the [end of a context](crate::ZContext#how-it-ends) is not cut
+//! short, and what does not wait in zkit (`std::thread::sleep`, reading a file) knows nothing of
+//! it.
 //!
 //! # What is guaranteed
 //!
@@ -63,8 +64,8 @@ static SIGTERM_CAME: AtomicBool = AtomicBool::new(false);
 /// Catches SIGINT and SIGTERM from now on; calling it again changes nothing
 /// (`zsys_catch_interrupts`).
 ///
-/// A context does it by itself, unless built [without](crate::ContextBuilder::signals). It cannot be
-/// undone.
+/// A context does it by itself, unless built [without](crate::ContextBuilder::signals). It cannot
+/// be undone.
 ///
 /// # Errors
 /// [`Error::Io`] when the process has no descriptors left or may not set signal handlers.
@@ -165,8 +166,8 @@ pub fn wait() -> Result<()> {
 
 /// A descriptor that is readable while the process is interrupted, for an event loop of one's own.
 ///
-/// Only wait on it: reading from it would take the news from everybody else. It may be readable for a moment longer than that, so look at [`is_interrupted`], and call
-/// [`reset`] when it is not.
+/// Only wait on it: reading from it would take the news from everybody else. It may be readable for
+/// a moment longer than that, so look at [`is_interrupted`], and call [`reset`] when it is not.
 ///
 /// ```
 /// use mio::{Interest, Poll, Token, unix::SourceFd};

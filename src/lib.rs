@@ -147,8 +147,8 @@
 //! # Ok::<(), zkit::Error>(())
 //! ```
 //!
-//! It watches [TCP sockets and pipes](ZLoop::source), too, hears [other threads](ZLoop::waker), and can live
-//! [in another event loop](ZLoop::turn).
+//! It watches [TCP sockets and pipes](ZLoop::source), too, hears [other threads](ZLoop::waker), and
+//! can live [in another event loop](ZLoop::turn).
 //!
 //! # Interrupts
 //!
@@ -162,8 +162,8 @@
 //! # fn serve() -> zkit::Result<()> { Err(zkit::Error::Interrupted) }
 //! ```
 //!
-//! [`interrupt`] has the rules, [the guide](guide::troubleshooting#ctrl-c-does-nothing-or-kills) what to
-//! do when it does not work.
+//! [`interrupt`] has the rules, [the guide](guide::troubleshooting#ctrl-c-does-nothing-or-kills)
+//! what to do when it does not work.
 //!
 //! # Threads and actors
 //!

@@ -37,7 +37,8 @@ use crate::zloop::{HandlerId, ZLoop};
 /// # How it ends
 ///
 /// Monitor and socket may be dropped in any order. When the socket is gone, or has another monitor,
-/// receiving gives `None` after the last event. Its waits are interrupted by Ctrl-C, but it goes on.
+/// receiving gives `None` after the last event. Its waits are interrupted by Ctrl-C, but it goes
+/// on.
 ///
 /// # What it costs
 ///
@@ -210,8 +211,8 @@ impl ZMonitor {
         })
     }
 
-    /// Waits until `count` peers are connected and have shaken hands, so that what is sent now finds
-    /// them, and at most for `timeout`. It receives the events up to there.
+    /// Waits until `count` peers are connected and have shaken hands, so that what is sent now
+    /// finds them, and at most for `timeout`. It receives the events up to there.
     ///
     /// That a subscriber is connected does not mean yet that its subscription is here: an XPUB can
     /// [wait for that](ZSock::wait_for_subscribers).

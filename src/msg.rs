@@ -32,8 +32,8 @@ use crate::frame::ZFrame;
 ///
 /// # Reading
 ///
-/// `pop_...` takes the first frame as what it should be. An [`Error::Frame`] says which frame was not
-/// so, counted as it was received, and why; the frame stays in the message.
+/// `pop_...` takes the first frame as what it should be. An [`Error::Frame`] says which frame was
+/// not so, counted as it was received, and why; the frame stays in the message.
 ///
 /// ```
 /// use zkit::ZMsg;
@@ -182,8 +182,8 @@ impl ZMsg {
         }
     }
 
-    /// Takes the frame at `index`, counted from 0 at the front, out of the message; `None` behind the
-    /// last.
+    /// Takes the frame at `index`, counted from 0 at the front, out of the message; `None` behind
+    /// the last.
     #[doc(alias = "zmsg_remove")]
     pub fn remove(&mut self, index: usize) -> Option<ZFrame> {
         match index.checked_sub(1) {

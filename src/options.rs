@@ -595,8 +595,8 @@ impl ZSock {
 
     /// Sets `ZMQ_SNDTIMEO`.
     ///
-    /// How long [`send`](ZSock::send) waits before [`Error::Timeout`]; `None` for ever. Default `None`.
-    /// Acts at once.
+    /// How long [`send`](ZSock::send) waits before [`Error::Timeout`]; `None` for ever. Default
+    /// `None`. Acts at once.
     ///
     /// # Errors
     /// [`Error::Option`] when the time is longer than libzmq can hold, [`Error::Forked`].
@@ -618,8 +618,8 @@ impl ZSock {
 
     /// Sets `ZMQ_RCVTIMEO`.
     ///
-    /// How long [`recv`](ZSock::recv) waits before [`Error::Timeout`]; `None` for ever. Default `None`.
-    /// Acts at once.
+    /// How long [`recv`](ZSock::recv) waits before [`Error::Timeout`]; `None` for ever. Default
+    /// `None`. Acts at once.
     ///
     /// # Errors
     /// [`Error::Option`] when the time is longer than libzmq can hold, [`Error::Forked`].

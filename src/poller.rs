@@ -83,7 +83,8 @@ impl<'a, K: Copy + PartialEq> ZPoller<'a, K> {
         ZPoller::default()
     }
 
-    /// Has the poller wait for messages on `socket` from now on. It may be added twice, by two keys.
+    /// Has the poller wait for messages on `socket` from now on. It may be added twice, by two
+    /// keys.
     ///
     /// # Errors
     /// [`Error::Wait`] when the key is in use.
@@ -182,8 +183,8 @@ impl<'a, K: Copy + PartialEq> ZPoller<'a, K> {
     ///
     /// # Errors
     /// [`Error::Interrupted`], [`Error::Terminated`] when a socket's context was shut down,
-    /// [`Error::Forked`], [`Error::Wait`] when the system cannot wait, [`Error::Io`] when the process
-    /// has no descriptors left.
+    /// [`Error::Forked`], [`Error::Wait`] when the system cannot wait, [`Error::Io`] when the
+    /// process has no descriptors left.
     #[doc(alias("zpoller_wait", "zpoller_expired", "zpoller_terminated"))]
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<K>> {
         self.wait_for(timeout, 1)?;

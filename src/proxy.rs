@@ -48,12 +48,13 @@ use crate::zloop::{HandlerId, Repeat, ZLoop};
 ///
 /// # When a side is full
 ///
-/// A direction whose receiving side is at its high-water mark stops reading, so that its senders come
-/// up against theirs; the other direction goes on. The message in hand is kept. What one peer does
-/// not read must not hold up its neighbours, though: a ROUTER that has had no room for a peer's
-/// message for a second drops it, and the next ones for that peer at once, until it reads again. That,
-/// and what is addressed to a peer that is gone, is counted in [`ProxyStatistics::dropped`] and logged
-/// at `debug`. PUB and XPUB drop for slow subscribers by themselves, and do not tell.
+/// A direction whose receiving side is at its high-water mark stops reading, so that its senders
+/// come up against theirs; the other direction goes on. The message in hand is kept. What one peer
+/// does not read must not hold up its neighbours, though: a ROUTER that has had no room for a
+/// peer's message for a second drops it, and the next ones for that peer at once, until it reads
+/// again. That, and what is addressed to a peer that is gone, is counted in
+/// [`ProxyStatistics::dropped`] and logged at `debug`. PUB and XPUB drop for slow subscribers by
+/// themselves, and do not tell.
 ///
 /// # Security
 ///
@@ -81,8 +82,8 @@ use crate::zloop::{HandlerId, Repeat, ZLoop};
 ///
 /// # Ending
 ///
-/// As an actor it goes on through Ctrl-C, until [`stop`](ZProxy::stop) or drop, which wait for it. It
-/// closes its sockets then. A program that does nothing else waits in
+/// As an actor it goes on through Ctrl-C, until [`stop`](ZProxy::stop) or drop, which wait for it.
+/// It closes its sockets then. A program that does nothing else waits in
 /// [`interrupt::wait`](crate::interrupt::wait).
 #[doc(alias("zproxy", "zmq_proxy", "zmq_proxy_steerable"))]
 pub struct ZProxy {
@@ -132,8 +133,8 @@ impl ZProxy {
     }
 
     /// Starts a proxy that also sends a copy of each message that it passes on to `capture`: a PUB,
-    /// PUSH, PAIR or DEALER. A capture without room never holds it up: it misses the message, which is
-    /// [counted](ProxyStatistics::uncaptured).
+    /// PUSH, PAIR or DEALER. A capture without room never holds it up: it misses the message, which
+    /// is [counted](ProxyStatistics::uncaptured).
     ///
     /// ```
     /// use zkit::{ZContext, ZProxy};
@@ -204,8 +205,8 @@ impl ZProxy {
         Ok(())
     }
 
-    /// What the proxy has done so far. It does not wait for the proxy. Messages are counted as they are
-    /// passed on, so a peer may have one that is not counted yet.
+    /// What the proxy has done so far. It does not wait for the proxy. Messages are counted as they
+    /// are passed on, so a peer may have one that is not counted yet.
     pub fn statistics(&self) -> ProxyStatistics {
         self.counters.read()
     }
@@ -215,7 +216,8 @@ impl ZProxy {
         self.actor.is_running()
     }
 
-    /// Ends the proxy, closes its sockets and returns what it has done. Waits for that, through Ctrl-C.
+    /// Ends the proxy, closes its sockets and returns what it has done. Waits for that, through
+    /// Ctrl-C.
     ///
     /// # Errors
     /// What has ended the proxy before.

@@ -296,8 +296,8 @@ impl ZSock {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Socket`] when it is of a type that zkit does not know, [`Error::Terminated`] when its
-    /// context has ended.
+    /// [`Error::Socket`] when it is of a type that zkit does not know, [`Error::Terminated`] when
+    /// its context has ended.
     pub fn adopt(socket: zmq::Socket) -> Result<ZSock> {
         let unknown = |name: String| Error::Socket {
             socket_type: name.into(),
@@ -680,9 +680,9 @@ fn explain(errno: Errno, endpoint: &str) -> Reason {
 impl ZSock {
     /// Sends a message: anything that becomes a [`ZMsg`], from a string to a tuple of frames.
     ///
-    /// Waits while the socket has nowhere to put it: no peer, or all at their
-    /// [high-water mark](ZSock::set_sndhwm). [Some types](SocketType) drop it then instead. A message
-    /// without frames is not sent, and no error.
+    /// Waits while the socket has nowhere to put it: no peer, or all at their [high-water
+    /// mark](ZSock::set_sndhwm). [Some types](SocketType) drop it then instead. A message without
+    /// frames is not sent, and no error.
     ///
     /// ```
     /// # use zkit::{ZContext, ZFrame};
@@ -699,8 +699,8 @@ impl ZSock {
     /// # Borrowed text and bytes
     ///
     /// What is only borrowed, a `&str` or `&[u8]` parameter, does not become a message by itself:
-    /// libzmq may read it in its own thread long after `send` has returned, so it would have to live
-    /// for ever (the compiler says "must outlive `'static`"). [`ZFrame::new`] copies it:
+    /// libzmq may read it in its own thread long after `send` has returned, so it would have to
+    /// live for ever (the compiler says "must outlive `'static`"). [`ZFrame::new`] copies it:
     ///
     /// ```
     /// use zkit::{Result, ZFrame, ZSock};

@@ -17,9 +17,9 @@ use std::fmt;
 /// | XSUB | one frame: the byte 1 or 0, and the prefix | the message | keeps it for peers to come |
 /// | STREAM | the peer's identity, bytes | the peer's identity, bytes; none when it comes or goes | fails without a peer, waits without room |
 ///
-/// Between a REQ and a ROUTER there is an empty delimiter before the message, which the REQ puts on and
-/// takes off and the ROUTER leaves to the program: see [`ZMsg::unwrap`](crate::ZMsg::unwrap). Who may
-/// talk to whom is in [the guide](crate::guide::choosing#who-may-talk-to-whom).
+/// Between a REQ and a ROUTER there is an empty delimiter before the message, which the REQ puts on
+/// and takes off and the ROUTER leaves to the program: see [`ZMsg::unwrap`](crate::ZMsg::unwrap).
+/// Who may talk to whom is in [the guide](crate::guide::choosing#who-may-talk-to-whom).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SocketType {

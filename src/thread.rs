@@ -81,8 +81,9 @@ pub fn spawn(
 /// Runs `body` in a thread of its own, attached by a pipe, of which the thread and the caller get
 /// an end each (`zthread_fork`).
 ///
-/// It does not wait for the thread, and has nothing to do with the system's `fork`. The ends are PAIRs over `inproc`, and interrupted by Ctrl-C as any socket is. The thread's end is
-/// its own, and closed when it drops it.
+/// It does not wait for the thread, and has nothing to do with the system's `fork`. The ends are
+/// PAIRs over `inproc`, and interrupted by Ctrl-C as any socket is. The thread's end is its own,
+/// and closed when it drops it.
 ///
 /// ```
 /// use zkit::{ZContext, thread};
@@ -142,8 +143,8 @@ pub struct ZThread<T> {
 
 impl<T> ZThread<T> {
     /// Waits until the thread has ended, and returns what it returned. The pipe stays open until
-    /// then: a thread that receives from it has to be told that there will be no more. Ctrl-C does not
-    /// end this wait by itself, but those of the thread in zkit.
+    /// then: a thread that receives from it has to be told that there will be no more. Ctrl-C does
+    /// not end this wait by itself, but those of the thread in zkit.
     ///
     /// # Errors
     /// What the thread returned; [`Error::Panicked`]; [`Error::Forked`].

@@ -59,8 +59,8 @@ pub use store::ZCertStore;
 /// # Ok::<(), zkit::Error>(())
 /// ```
 ///
-/// A rule holds when the call that makes it returns, for connections from then on. Those that are there
-/// stay. The call waits for the authenticator, which may be checking a password just then.
+/// A rule holds when the call that makes it returns, for connections from then on. Those that are
+/// there stay. The call waits for the authenticator, which may be checking a password just then.
 ///
 /// # Which sockets ask
 ///
@@ -193,8 +193,9 @@ impl ZAuth {
         self.tell(move |rules| rules.denied.extend(nets))
     }
 
-    /// Lets in by PLAIN who has one of these names with its password, on sockets with this ZAP domain,
-    /// or with none that has a rule of its own (`"*"`). No names at all let nobody in.
+    /// Lets in by PLAIN who has one of these names with its password, on sockets with this ZAP
+    /// domain; `"*"` is for those of [no rule of their own](ZAuth#the-rules). No names at all let
+    /// nobody in.
     ///
     /// # Errors
     /// [`Error::Auth`] when a name or a password is longer than 255 bytes or a name contains a NUL character;

@@ -90,8 +90,8 @@ impl ZCertStore {
     }
 
     /// A store that asks `find` for the certificate with a public key, at each lookup and in the
-    /// thread that looks up, which is a [`ZAuth`](crate::ZAuth)'s own. A certificate with another key counts
-    /// as none.
+    /// thread that looks up, which is a [`ZAuth`](crate::ZAuth)'s own. A certificate with another
+    /// key counts as none.
     ///
     /// ```
     /// use std::collections::HashMap;
@@ -128,8 +128,8 @@ impl ZCertStore {
         self.inserted.insert(*cert.public_key(), cert.to_public())
     }
 
-    /// Takes out a certificate that was [`insert`](ZCertStore::insert)ed, and returns it. One in the
-    /// directory stays.
+    /// Takes out a certificate that was [`insert`](ZCertStore::insert)ed, and returns it. One in
+    /// the directory stays.
     pub fn remove(&mut self, public: &[u8; 32]) -> Option<ZCert> {
         self.inserted.remove(public)
     }

@@ -76,8 +76,8 @@ use timers::Timers;
 /// itself included. It takes effect at once: a timer that another cancels does not fire, though
 /// both are due; a reader that a timer cancels is not called, though its message is there.
 ///
-/// Sockets are lent (`&ZSock`), shared (`Rc<ZSock>`) or given away (`ZSock`), see [`Lend`]. A socket has
-/// one handler at most for input and one for output, and is in one loop.
+/// Sockets are lent (`&ZSock`), shared (`Rc<ZSock>`) or given away (`ZSock`), see [`Lend`]. A
+/// socket has one handler at most for input and one for output, and is in one loop.
 ///
 /// A handler may call whatever it likes of any socket, those of the loop included: what it receives
 /// or leaves is noticed.
@@ -101,9 +101,9 @@ use timers::Timers;
 ///
 /// # One thread
 ///
-/// A loop stays in the thread that made it, as its handlers do (it is not `Send`), and they hold each
-/// other up: what waits or computes for long belongs into an [actor](crate::ZActor). Other threads
-/// reach the loop by messages or by its [`Waker`].
+/// A loop stays in the thread that made it, as its handlers do (it is not `Send`), and they hold
+/// each other up: what waits or computes for long belongs into an [actor](crate::ZActor). Other
+/// threads reach the loop by messages or by its [`Waker`].
 ///
 /// # Fairness
 ///
@@ -111,8 +111,8 @@ use timers::Timers;
 /// one of each that is ready, it is the timers' turn. A timer that is added by a handler waits for
 /// the next round, so that timers without a delay starve nobody.
 ///
-/// Guaranteed: whatever is ready is served in the end, however busy the others are. Only so today: the
-/// 64, and the order among those that are ready.
+/// Guaranteed: whatever is ready is served in the end, however busy the others are. Only so today:
+/// the 64, and the order among those that are ready.
 ///
 /// # What it costs
 ///
@@ -492,8 +492,8 @@ impl<'a, D> ZLoop<'a, D> {
     }
 
     /// Calls `handler` while `socket` has input, for it to receive. What it leaves it is called for
-    /// again (the contract of `zloop_reader`), so one that takes nothing keeps the loop busy. It costs
-    /// a system call each time, which [`reader`](ZLoop::reader) does not.
+    /// again (the contract of `zloop_reader`), so one that takes nothing keeps the loop busy. It
+    /// costs a system call each time, which [`reader`](ZLoop::reader) does not.
     ///
     /// ```
     /// use zkit::{ZContext, ZLoop};
@@ -529,8 +529,8 @@ impl<'a, D> ZLoop<'a, D> {
     }
 
     /// Calls `handler` while `socket` can take output: pause or cancel it when there is nothing to
-    /// send. ROUTER, STREAM, PUB and XPUB can always take some: they do not tell when one of their peers
-    /// has no room.
+    /// send. ROUTER, STREAM, PUB and XPUB can always take some: they do not tell when one of their
+    /// peers has no room.
     ///
     /// ```
     /// use zkit::{ZContext, ZLoop};
@@ -569,8 +569,8 @@ impl<'a, D> ZLoop<'a, D> {
     ///
     /// # Draining
     ///
-    /// An event is told once (edge-triggered): the handler must go on until the source would block, or
-    /// have itself [told](ZLoop::tell) again. It may be called with nothing to do.
+    /// An event is told once (edge-triggered): the handler must go on until the source would block,
+    /// or have itself [told](ZLoop::tell) again. It may be called with nothing to do.
     ///
     /// ```
     /// use std::io::{ErrorKind, Read, Write};
@@ -680,9 +680,9 @@ impl<'a, D> ZLoop<'a, D> {
     /// Calls `handler` when `delay` is over, and again by `repeat`, `delay` after `delay`.
     ///
     /// A repeating timer keeps its beat: when a handler has held the loop up, it fires once for all
-    /// the beats that it missed. Milliseconds are what to expect of its precision; it is never early. Of
-    /// two that are due at the same time the older is first. After its last firing its id means nothing,
-    /// unless the handler has [`reset`](ZLoop::reset) it.
+    /// the beats that it missed. Milliseconds are what to expect of its precision; it is never
+    /// early. Of two that are due at the same time the older is first. After its last firing its id
+    /// means nothing, unless the handler has [`reset`](ZLoop::reset) it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -866,8 +866,8 @@ impl<'a, D> ZLoop<'a, D> {
         Ok(id)
     }
 
-    /// The socket of a handler, which may have been given away to the loop. `None` for a handler that
-    /// has none, or that is gone.
+    /// The socket of a handler, which may have been given away to the loop. `None` for a handler
+    /// that has none, or that is gone.
     pub fn socket(&self, id: HandlerId) -> Option<&ZSock> {
         match self.find(id)?.on {
             On::Input(key) | On::Output(key) => Some(&self.sockets[key].socket),
@@ -995,8 +995,8 @@ impl<'a, D> ZLoop<'a, D> {
         true
     }
 
-    /// Starts a timer's delay anew, from now: for what is to happen after so much silence. Whether there
-    /// is such a timer.
+    /// Starts a timer's delay anew, from now: for what is to happen after so much silence. Whether
+    /// there is such a timer.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -1076,12 +1076,13 @@ fn find_mut<'s, 'a, D>(
 /// # Running
 impl<'a, D> ZLoop<'a, D> {
     /// Calls handlers until one of them or a waker stops the loop, the process is interrupted, or
-    /// the context of a socket is shut down, and returns which it was. It may be run again after that.
+    /// the context of a socket is shut down, and returns which it was. It may be run again after
+    /// that.
     ///
     /// # Errors
-    /// What a handler returned; what else was ready is served by the next run. [`Error::Wait`] when a
-    /// handler runs its own loop, [`Error::Receive`] when a reader's socket fails, [`Error::Io`] when
-    /// the system cannot wait.
+    /// What a handler returned; what else was ready is served by the next run. [`Error::Wait`] when
+    /// a handler runs its own loop, [`Error::Receive`] when a reader's socket fails, [`Error::Io`]
+    /// when the system cannot wait.
     ///
     /// [`Error::Interrupted`] and [`Error::Terminated`] of a handler are no errors but an [`Exit`].
     ///
@@ -1097,13 +1098,13 @@ impl<'a, D> ZLoop<'a, D> {
     }
 
     /// Calls the handlers of what is ready now; if nothing is, waits for something, at most for
-    /// `timeout`. `None` as a timeout is for ever, and as a result means that the loop goes on. It may come
-    /// back without having called any handler.
+    /// `timeout`. `None` as a timeout is for ever, and as a result means that the loop goes on. It
+    /// may come back without having called any handler.
     ///
     /// # In another event loop
     ///
-    /// Before every sleep, take turns until the [`timeout`](ZLoop::timeout) is not zero; then sleep no
-    /// longer than that, on the loop's descriptor ([`as_fd`](AsFd::as_fd)) and your own:
+    /// Before every sleep, take turns until the [`timeout`](ZLoop::timeout) is not zero; then sleep
+    /// no longer than that, on the loop's descriptor ([`as_fd`](AsFd::as_fd)) and your own:
     ///
     /// ```
     /// use std::time::Duration;
@@ -1180,8 +1181,8 @@ impl<'a, D> ZLoop<'a, D> {
         self.stirred = true;
     }
 
-    /// Whether to go on when the process is [interrupted](interrupt), because somebody else stops the
-    /// loop in order. Default no.
+    /// Whether to go on when the process is [interrupted](interrupt), because somebody else stops
+    /// the loop in order. Default no.
     #[doc(alias = "zloop_set_nonstop")]
     pub fn set_nonstop(&mut self, nonstop: bool) {
         self.stop = if nonstop { Stop::Never } else { Stop::OnInterrupt };
@@ -1509,8 +1510,8 @@ fn ready_for(fd: BorrowedFd<'_>, interest: Events) -> Result<Events> {
 
 /// Wakes a [`ZLoop`] from another thread, and has it do things there.
 ///
-/// Made by [`ZLoop::waker`]. It is `Send`, and cheap to clone, a clone for each thread. None of its calls waits for the loop. It
-/// may outlive the loop: then its calls do nothing.
+/// Made by [`ZLoop::waker`]. It is `Send`, and cheap to clone, a clone for each thread. None of its
+/// calls waits for the loop. It may outlive the loop: then its calls do nothing.
 pub struct Waker<D> {
     shared: Arc<Shared<D>>,
 }
@@ -1554,9 +1555,9 @@ impl<D> Waker<D> {
         })
     }
 
-    /// Has the loop wake up and call `task` once, after those that were posted before. The queue has no
-    /// limit. What is not called when the loop is dropped never is; an error of `task` comes out of
-    /// [`run`](ZLoop::run).
+    /// Has the loop wake up and call `task` once, after those that were posted before. The queue
+    /// has no limit. What is not called when the loop is dropped never is; an error of `task` comes
+    /// out of [`run`](ZLoop::run).
     ///
     /// # Errors
     /// As [`wake`](Waker::wake).
@@ -1568,8 +1569,8 @@ impl<D> Waker<D> {
         self.wake()
     }
 
-    /// Has the loop wake up and stop with [`Exit::Stopped`], after the tasks that were posted before.
-    /// One that does not run stops as soon as it does.
+    /// Has the loop wake up and stop with [`Exit::Stopped`], after the tasks that were posted
+    /// before. One that does not run stops as soon as it does.
     ///
     /// # Errors
     /// As [`wake`](Waker::wake).
