@@ -28,7 +28,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
 ];
 
 /// Puts an address in front of a message, and takes it off.
-fn push_pop(count: u64) -> Time {
+pub(crate) fn push_pop(count: u64) -> Time {
     let mut msg = message();
     repeat(count, || {
         msg.push_front("worker1");
@@ -36,17 +36,17 @@ fn push_pop(count: u64) -> Time {
     })
 }
 
-fn clone(count: u64, size: usize) -> Time {
+pub(crate) fn clone(count: u64, size: usize) -> Time {
     let frame = ZFrame::from(vec![b'x'; size]);
     repeat(count, || frame.clone())
 }
 
-fn encode(count: u64) -> Time {
+pub(crate) fn encode(count: u64) -> Time {
     let msg = message();
     repeat(count, || msg.encode().unwrap())
 }
 
-fn decode(count: u64) -> Time {
+pub(crate) fn decode(count: u64) -> Time {
     let bytes = message().encode().unwrap();
     repeat(count, || ZMsg::decode(&bytes).unwrap())
 }
@@ -56,6 +56,6 @@ fn message() -> ZMsg {
 }
 
 /// The results are dropped within the time.
-fn repeat<T>(count: u64, mut op: impl FnMut() -> T) -> Time {
+pub(crate) fn repeat<T>(count: u64, mut op: impl FnMut() -> T) -> Time {
     timed(|| (0..count).for_each(|_| _ = black_box(op())))
 }

@@ -31,7 +31,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         name: "push-pull-3-batch",
         count: 1_000_000,
         pinned: true,
-        zkit: |count| batch(count, zkit_ends(INPROC), zkit_send_three, zkit_recv),
+        zkit: push_pull_3_batch,
         raw: Some(|count| batch(count, raw_ends(INPROC), raw_send_three, raw_recv())),
     },
     Workload {
@@ -45,7 +45,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         name: "push-pull-1-batch",
         count: 2_000_000,
         pinned: true,
-        zkit: |count| batch(count, zkit_ends(INPROC), zkit_send_one, zkit_recv),
+        zkit: push_pull_1_batch,
         raw: Some(|count| batch(count, raw_ends(INPROC), raw_send_one, raw_recv())),
     },
     Workload {
@@ -72,6 +72,14 @@ pub(crate) const WORKLOADS: &[Workload] = &[
 
 const INPROC: &str = "inproc://messages";
 const TCP: &str = "tcp://127.0.0.1:*";
+
+pub(crate) fn push_pull_3_batch(count: u64) -> Time {
+    batch(count, zkit_ends(INPROC), zkit_send_three, zkit_recv)
+}
+
+pub(crate) fn push_pull_1_batch(count: u64) -> Time {
+    batch(count, zkit_ends(INPROC), zkit_send_one, zkit_recv)
+}
 
 fn zkit_ends(endpoint: &str) -> (ZSock, ZSock) {
     let ctx = ZContext::new().unwrap();

@@ -38,6 +38,8 @@ pub(crate) struct Time {
     pub(crate) cpu: Duration,
 }
 
+/// Not inlined: `instructions` counts what is done within it.
+#[inline(never)]
 pub(crate) fn timed(work: impl FnOnce()) -> Time {
     let (wall, cpu) = (Instant::now(), cpu_time());
     work();
