@@ -173,7 +173,7 @@ fn timer_fire(count: u64) -> Time {
 fn waker_post(count: u64) -> Time {
     let mut zloop = ZLoop::new().unwrap();
     let waker = zloop.waker();
-    turns(count, &mut zloop, || waker.post(|called, zloop| count_call(called, zloop)).unwrap())
+    turns(count, &mut zloop, || waker.post(count_call).unwrap())
 }
 
 fn source_ready(count: u64) -> Time {
