@@ -555,6 +555,9 @@ impl ZSock {
 
     /// Lets go of an endpoint, given as it was bound or as `bind` returned it.
     ///
+    /// Over `tcp` and `ipc` the connections that were made there end with it, when what has come by
+    /// them is received; over `inproc` they stay. (So it is with libzmq 4.3.4.)
+    ///
     /// # Errors
     /// [`Error::Unbind`] with the endpoint and the reason in words, [`Error::Terminated`],
     /// [`Error::Forked`].
@@ -615,6 +618,9 @@ impl ZSock {
     }
 
     /// Disconnects from an endpoint that the socket is connected to, given as it was connected.
+    ///
+    /// What was sent there is still delivered, for the [linger](ZSock::set_linger); what has come from
+    /// there and was not received is lost.
     ///
     /// # Errors
     /// [`Error::Disconnect`] with the endpoint and the reason in words, [`Error::Terminated`],

@@ -919,6 +919,33 @@ impl<'a, D> ZLoop<'a, D> {
 
     /// Leaves a handler uncalled until [`resume`](ZLoop::resume). Messages wait in their socket; a
     /// timer keeps the time that it still had. Whether there is such a handler.
+    ///
+    /// ```
+    /// use zkit::{ZContext, ZLoop};
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let requests = ctx.pull("@inproc://requests")?;
+    /// let workers = ctx.pull("@inproc://workers")?;
+    /// ctx.push(">inproc://requests")?.send("a request")?;
+    /// ctx.push(">inproc://workers")?.send("a worker")?;
+    ///
+    /// let mut zloop = ZLoop::new()?;
+    /// let waiting = zloop.reader(&requests, |log: &mut Vec<String>, zloop, mut request| {
+    ///     log.push(request.pop_str()?);
+    ///     zloop.stop();
+    ///     Ok(())
+    /// })?;
+    /// zloop.pause(waiting); // until there is a worker
+    /// zloop.reader(&workers, move |log: &mut Vec<String>, zloop, mut ready| {
+    ///     log.push(ready.pop_str()?);
+    ///     zloop.resume(waiting);
+    ///     Ok(())
+    /// })?;
+    /// let mut log = Vec::new();
+    /// zloop.run(&mut log)?;
+    /// assert_eq!(log, ["a worker", "a request"]);
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
     pub fn pause(&mut self, id: HandlerId) -> bool {
         let Some(handler) = find_mut(&mut self.handlers, id) else { return false };
         handler.paused = true;
