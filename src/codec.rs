@@ -117,13 +117,14 @@ impl ZMsg {
     /// Writes the message to a file, or to anything else that is written.
     ///
     /// ```
+    /// use std::fs::File;
     /// use zkit::ZMsg;
     ///
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("message");
     /// let msg = ZMsg::from(("one", "", "three"));
-    /// msg.save(std::fs::File::create(&path)?)?;
-    /// assert_eq!(ZMsg::load(std::fs::File::open(&path)?)?, msg);
+    /// msg.save(File::create(&path)?)?;
+    /// assert_eq!(ZMsg::load(File::open(&path)?)?, msg);
     /// # Ok::<(), zkit::Error>(())
     /// ```
     ///

@@ -234,7 +234,8 @@ pub enum Error {
         /// What `panic!` was given.
         message: String,
     },
-    /// The thread at the other end of an actor's pipe does not receive any more.
+    /// The thread at the other end of an actor's pipe does not receive any more, or what a monitor
+    /// waits for is gone.
     #[error("nobody is at the other end of the pipe: {how}")]
     Ended {
         /// How it ended.

@@ -768,14 +768,18 @@ impl<'a, D> ZLoop<'a, D> {
     /// ```
     /// use zkit::{ZContext, ZLoop};
     ///
+    /// #[derive(Default)]
+    /// struct Log {
+    ///     unwritten: String,
+    ///     written: String,
+    /// }
+    ///
     /// let ctx = ZContext::new()?;
     /// let pull = ctx.pull("@inproc://records")?;
     /// let push = ctx.push(">inproc://records")?;
     /// for record in ["a", "b", "c"] {
     ///     push.send(record)?;
     /// }
-    /// #[derive(Default)]
-    /// struct Log { unwritten: String, written: String }
     ///
     /// let mut zloop = ZLoop::new()?;
     /// zloop.reader(&pull, |log: &mut Log, _, mut msg| {
