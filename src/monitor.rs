@@ -196,6 +196,28 @@ impl ZMonitor {
         self.received(self.actor.recv_timeout(timeout))
     }
 
+    /// The end of a pipe by which events come, for a [`ZPoller`](crate::ZPoller). Receive by
+    /// [`recv`](ZMonitor::recv) and its like, which know events from messages.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use zkit::{EventKind, ZContext, ZMonitor, ZPoller};
+    ///
+    /// let ctx = ZContext::new()?;
+    /// let server = ctx.rep("")?;
+    /// let monitor = ZMonitor::new(&server)?;
+    /// server.bind("tcp://127.0.0.1:*")?;
+    /// let mut poller = ZPoller::new();
+    /// poller.add("requests", &server)?;
+    /// poller.add("events", monitor.socket())?;
+    /// assert_eq!(poller.wait(Some(Duration::from_secs(5)))?, Some("events"));
+    /// assert_eq!(monitor.recv()?.expect("an event").kind, EventKind::Listening);
+    /// # Ok::<(), zkit::Error>(())
+    /// ```
+    pub fn socket(&self) -> &ZSock {
+        self.actor.socket()
+    }
+
     /// Has a loop call `handler` with each event, and with `None` once when there will be no more.
     ///
     /// # Errors
