@@ -105,6 +105,9 @@ use timers::Timers;
 /// each other up: what waits or computes for long belongs into an [actor](crate::ZActor). Other
 /// threads reach the loop by messages or by its [`Waker`].
 ///
+/// `try_send` and `try_recv` never wait, and they still work after Ctrl-C, when `send` gives
+/// [`Error::Interrupted`].
+///
 /// # Fairness
 ///
 /// Sockets and descriptors that are ready take turns, a message or a call each. After 64 of them, or
@@ -126,10 +129,15 @@ use timers::Timers;
 /// # Endings
 ///
 /// [`run`](ZLoop::run) comes back with [`Exit::Interrupted`] on Ctrl-C, unless
-/// [`set_nonstop`](ZLoop::set_nonstop); with [`Exit::Terminated`] when the context of a socket is shut
-/// down; with [`Exit::Stopped`] after [`stop`](ZLoop::stop) or [`Waker::stop`]; and with an error that
-/// a handler returned. After each of them the loop is usable as before, and so it is after a panic
-/// of a handler. What was ready and not served is served by the next run.
+/// [`set_nonstop`](ZLoop::set_nonstop), and when a handler returned [`Error::Interrupted`]; with
+/// [`Exit::Terminated`] when the context of a socket is shut down; with [`Exit::Stopped`] after
+/// [`stop`](ZLoop::stop) or [`Waker::stop`]; and with an error that a handler returned. After each of
+/// them the loop is usable as before, and so it is after a panic of a handler. What was ready and not
+/// served is served by the next run.
+///
+/// An error that a handler returns ends the loop. So hand up with `?` what the program cannot go on
+/// after, and answer or log what is a peer's fault: a request that does not parse must not end a
+/// server.
 ///
 /// Dropping the loop drops its handlers, and closes the sockets, sources and descriptors that were
 /// given to it. Those that were lent stay open, and may go into another loop.
@@ -1543,6 +1551,45 @@ fn ready_for(fd: BorrowedFd<'_>, interest: Events) -> Result<Events> {
 ///
 /// Made by [`ZLoop::waker`]. It is `Send`, and cheap to clone, a clone for each thread. None of its
 /// calls waits for the loop. It may outlive the loop: then its calls do nothing.
+///
+/// A thread that talks in messages needs none: the loop [reads](ZLoop::reader) its socket, or is told
+/// what a [`ZActor`](crate::ZActor::reader) sends.
+///
+/// If the loop's state borrows something, such as its sockets, the waker is for a scoped thread. The scope
+/// waits for that thread, also when the loop has failed, so have it end then:
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::thread;
+/// use std::time::Duration;
+/// use zkit::{Exit, Result, ZContext, ZLoop, ZSock};
+///
+/// struct State<'a> {
+///     output: &'a ZSock,
+/// }
+///
+/// let ctx = ZContext::new()?;
+/// let output = ctx.push("inproc://output")?;
+/// let mut zloop = ZLoop::new()?;
+/// let waker = zloop.waker();
+/// let (running, ended) = mpsc::channel::<()>();
+/// let exit = thread::scope(|scope| {
+///     let _running = running; // dropped with this closure, whichever way it ends
+///     scope.spawn(move || -> Result<()> {
+///         while let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(Duration::from_millis(10)) {
+///             waker.post(|state: &mut State<'_>, zloop| {
+///                 state.output.try_send("from the loop's own thread")?;
+///                 zloop.stop();
+///                 Ok(())
+///             })?;
+///         }
+///         Ok(())
+///     });
+///     zloop.run(&mut State { output: &output })
+/// })?;
+/// assert_eq!(exit, Exit::Stopped);
+/// # Ok::<(), zkit::Error>(())
+/// ```
 pub struct Waker<D> {
     shared: Arc<Shared<D>>,
 }
