@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use tempfile::TempDir;
 use zkit::ZCert;
 
 mod common;
@@ -372,6 +373,60 @@ fn interrupt_tidies_up_on_a_signal() {
     }
 }
 
+/// What the service answers.
+#[track_caller]
+fn ask(endpoint: &str, request: &[&str]) -> Vec<String> {
+    run("service", &[&["ask", "--endpoint", endpoint], request].concat())
+}
+
+/// A service, and its endpoint.
+#[track_caller]
+fn serve(limit: &str, folder: &TempDir) -> (Example, String) {
+    let service = Example::start("service", &["serve", "tcp://127.0.0.1:*", limit], folder);
+    let listening = service.line();
+    let endpoint =
+        listening.strip_prefix("Listening at ").and_then(|it| it.strip_suffix(", until Ctrl-C"));
+    let endpoint = endpoint.expect(&listening).to_owned();
+    (service, endpoint)
+}
+
+#[test]
+fn service_answers_whatever_it_is_asked_and_on_a_signal_what_it_has_begun() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let folder = folder();
+        let (service, endpoint) = serve("60000", &folder);
+        assert_eq!(ask(&endpoint, &["echo", "hello"]), ["OK: hello"]);
+        assert_eq!(ask(&endpoint, &["primes", "100"]), ["OK: 25"]);
+        assert_eq!(ask(&endpoint, &["dance"]), ["ERROR: there is no request \"dance\""]);
+        assert!(
+            ask(&endpoint, &["primes", "many"])[0].starts_with("ERROR: frame 3: expected a u32")
+        );
+        assert_eq!(ask(&endpoint, &["primes", "5000001"]), ["ERROR: 5000000 is the most"]);
+
+        let slow = ["ask", "--endpoint", &endpoint, "--patience", "60000", "primes", "1000000"];
+        let client = Example::start("service", &slow, &folder);
+        while !ask(&endpoint, &["statistics"])[0].contains("1 pending") {}
+        service.signal(signal);
+        assert_eq!(client.output(), ["OK: 78498"]);
+        let output = service.output();
+        let ending = output.iter().position(|line| line == "Ending, 1 unanswered");
+        assert!(ending.is_some(), "{output:?}");
+        assert!(output.last().expect("lines").ends_with("0 pending, 0 timed out"), "{output:?}");
+        assert_empty(&folder);
+    }
+}
+
+#[test]
+fn service_says_so_when_a_request_takes_too_long_and_does_not_do_it_then() {
+    let folder = folder();
+    let (service, endpoint) = serve("0", &folder);
+    assert_eq!(ask(&endpoint, &["primes", "5000000"]), ["ERROR: it takes too long"]);
+    service.signal(Signal::SIGINT);
+    let output = service.output();
+    assert_eq!(output, ["Ending, 0 unanswered", "1 answered, 0 pending, 1 timed out"]);
+    assert_empty(&folder);
+}
+
 #[test]
 fn msgqueue_keeps_a_request_until_there_is_a_service() {
     let folder = folder();
@@ -468,6 +523,7 @@ fn nonsense_arguments_get_a_usage_message() {
         "wuclient",
         "syncpub",
         "syncsub",
+        "service",
     ] {
         let mut example = Example::start(name, &["--nonsense"], &folder);
         let (status, errors) = example.end();
