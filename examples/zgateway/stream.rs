@@ -1,6 +1,20 @@
-//! Reading from and writing to a stream that does not wait.
+//! Streams that do not wait: where they come from, reading and writing.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+
+use mio::net::TcpListener;
+use socket2::SockRef;
+
+/// How many clients may come at once, before any is accepted. The system takes off what it finds too
+/// many; who finds no room tries again after a second, and then ever more seldom.
+const BACKLOG: i32 = 4096;
+
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    SockRef::from(&listener).listen(BACKLOG)?;
+    Ok(listener)
+}
 
 /// Reads what is there; none if nothing is. Zero bytes are the end.
 pub fn read(mut from: impl Read, buffer: &mut [u8]) -> io::Result<Option<usize>> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -282,24 +282,24 @@ pub(crate) struct Client {
 impl Client {
     #[track_caller]
     pub(crate) fn connect(to: SocketAddr) -> Client {
-        Client::connect_from(Ipv4Addr::LOCALHOST.into(), to)
+        Client::new(connected(socket(), to))
     }
 
     /// From an address of its own.
     #[track_caller]
     pub(crate) fn connect_from(from: IpAddr, to: SocketAddr) -> Client {
-        let socket = socket(from);
-        socket.connect(&to.into()).expect("the gateway listens");
-        Client::new(socket)
+        let socket = socket();
+        // With thousands of clients that have just left, the system looks for a free port for long.
+        socket.bind(&SocketAddr::new(from, 0).into()).expect("an address of this machine");
+        Client::new(connected(socket, to))
     }
 
     /// One that has little room for what it does not read.
     #[track_caller]
     pub(crate) fn connect_small(to: SocketAddr) -> Client {
-        let socket = socket(Ipv4Addr::LOCALHOST.into());
+        let socket = socket();
         socket.set_recv_buffer_size(4096).expect("a small buffer");
-        socket.connect(&to.into()).expect("the gateway listens");
-        Client::new(socket)
+        Client::new(connected(socket, to))
     }
 
     fn new(socket: Socket) -> Client {
@@ -392,9 +392,13 @@ impl Client {
 pub(crate) const MOMENT: Duration = Duration::from_millis(100);
 
 #[track_caller]
-fn socket(from: IpAddr) -> Socket {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    socket.bind(&SocketAddr::new(from, 0).into()).expect("an address of this machine");
+fn socket() -> Socket {
+    Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket")
+}
+
+#[track_caller]
+fn connected(socket: Socket, to: SocketAddr) -> Socket {
+    socket.connect(&to.into()).expect("the gateway listens");
     socket
 }
 

@@ -28,7 +28,6 @@ use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use anyhow::Context;
-use mio::net::TcpListener;
 use tracing::{info, warn};
 use zkit::{Exit, Result, Waker, ZActor, ZAuth, ZContext, ZLoop, ZSock};
 
@@ -40,7 +39,7 @@ use self::push::{PushWorker, Request};
 use crate::config::{self, Config};
 use crate::metrics::Metrics;
 use crate::protocol::ID;
-use crate::{descriptors, http};
+use crate::{descriptors, http, stream};
 
 /// Replies that wait for one I/O thread, and their bytes.
 const REPLY_QUEUE: usize = 16 * 1024;
@@ -92,7 +91,7 @@ pub fn serve(mut config: Config, ready: impl FnOnce(&Addresses)) -> anyhow::Resu
     let (pulls, reply_endpoints) = bind_replies(&ctx, &config)?;
     let (reply_senders, reply_receivers): (Vec<_>, Vec<_>) =
         (0..config.io_threads).map(|_| queue::bounded(REPLY_QUEUE, REPLY_QUEUE_BYTES)).unzip();
-    let listener = TcpListener::bind(config.listen)
+    let listener = stream::listen(config.listen)
         .with_context(|| format!("cannot listen for clients at {}", config.listen))?;
     let clients = listener.local_addr()?;
     let http = match config.metrics {

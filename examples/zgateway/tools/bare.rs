@@ -33,8 +33,8 @@ pub fn run(args: &Args) -> Result<()> {
     let mut poll = Poll::new().context("cannot poll")?;
     let interrupts = interrupt::descriptor()?.as_raw_fd();
     poll.registry().register(&mut SourceFd(&interrupts), INTERRUPT, Interest::READABLE)?;
-    let mut listener = TcpListener::bind(args.listen)
-        .with_context(|| format!("cannot listen at {}", args.listen))?;
+    let mut listener =
+        stream::listen(args.listen).with_context(|| format!("cannot listen at {}", args.listen))?;
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     println!("listening at {}", listener.local_addr()?);
 
