@@ -52,7 +52,7 @@ if [ "$all" ]; then
     fi
 
     # This comparison once more, with the system's libzmq, which may have CURVE.
-    system=$(cargo bench --config cargo/system-libzmq.toml --target-dir "$peers/system-libzmq" \
+    system=$(cargo bench --config cargo/system-libzmq.toml --target-dir "$peers/../system-libzmq" \
         --bench peers --no-run 2>&1 | sed -n 's/.*Executable .*(\(.*\))$/\1/p')
     if [ "$system" ]; then
         set -- --curve "$system" "$@"

@@ -384,9 +384,11 @@ fn replies_for_nobody_and_without_sense_are_dropped() {
 fn endless_replies_end_their_sender_only() {
     attacked("limits.body = 1000\nlimits.outgoing = 2000", |gateway| {
         for _ in 0..20 {
-            gateway.back_end("chat", 1).reply(1, vec![0; 1_000_000]);
+            let mad = gateway.back_end("chat", 1);
+            mad.push.set_linger(Some(DEADLINE)).expect("it is not sent yet");
+            mad.reply(1, vec![0; 1_000_000]);
         }
-        let ctx = ZContext::builder().signals(false).linger(Some(Duration::ZERO)).build();
+        let ctx = ZContext::builder().signals(false).linger(Some(DEADLINE)).build();
         let many: ZMsg = (0..1000).map(|_| [0; 100]).collect();
         let push = ctx.expect("there is room").push(&format!(">{}", gateway.replies(1)));
         push.and_then(|push| Ok(push.send(many)?)).expect("it is sent");
