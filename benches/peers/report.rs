@@ -64,8 +64,17 @@ fn page(results: &Results) -> Result<String> {
         "A cell is the time of one operation: the median of {} rounds in which the peers take turns, \
          ± half of the range that the middle half of the rounds is in. In parentheses how many times \
          as long as zkit: **more than 1 is slower than zkit, less is faster**. The shortest time of a \
-         line is bold. `–`: the peer has nothing of the kind.\n",
+         line is bold. `–`: the peer has nothing of the kind. `failed`: a run of it ended with an error, or \
+         not within two minutes.\n",
         results.rounds
+    )?;
+    writeln!(
+        page,
+        "Not all of it is like for like. `raw` has no reactor, no actors and no broker: its figures there \
+         are those of the least that does the work, a bound and no rival. The libraries on tokio have both \
+         ends of a stream or a question in one thread, with no switch of threads in between; \
+         they would take longer in two. CZMQ and pyzmq have a libzmq of their own, built with other \
+         options.\n"
     )?;
     for (name, title, _, _) in PLOTS {
         writeln!(page, "![{title}]({name})\n")?;
