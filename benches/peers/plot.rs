@@ -46,7 +46,8 @@ impl Plot<'_> {
             .margin(12)
             .x_label_area_size(48)
             .y_label_area_size(64)
-            .build_cartesian_2d(-0.2..last + 0.2, (lowest..highest).log_scale())?;
+            // With room for the names.
+            .build_cartesian_2d(-0.2..last + 0.9, (lowest..highest).log_scale())?;
         chart
             .configure_mesh()
             .disable_x_mesh()
@@ -54,7 +55,7 @@ impl Plot<'_> {
             .bold_line_style(BLACK.mix(0.12))
             .x_desc(self.of)
             .y_desc("time of a message")
-            .x_labels(self.numbers.len())
+            .x_labels(self.numbers.len() + 1)
             .x_label_formatter(&|place| self.label(*place))
             .y_label_formatter(&|nanos| duration(*nanos))
             .label_style((FONT, 13))
@@ -74,7 +75,7 @@ impl Plot<'_> {
         }
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
+            .position(SeriesLabelPosition::MiddleRight)
             .background_style(WHITE.mix(0.8))
             .label_font((FONT, 14))
             .draw()?;
