@@ -403,11 +403,14 @@ fn service_answers_whatever_it_is_asked_and_on_a_signal_what_it_has_begun() {
         );
         assert_eq!(ask(&endpoint, &["primes", "5000001"]), ["ERROR: 5000000 is the most"]);
 
-        let slow = ["ask", "--endpoint", &endpoint, "--patience", "60000", "primes", "1000000"];
+        let slow = ["ask", "--endpoint", &endpoint, "--patience", "60000", "primes", "500000"];
         let client = Example::start("service", &slow, &folder);
-        while !ask(&endpoint, &["statistics"])[0].contains("1 pending") {}
+        let give_up = Instant::now() + DEADLINE;
+        while !ask(&endpoint, &["statistics"])[0].contains("1 pending") {
+            assert!(Instant::now() < give_up, "it was not slow enough to be seen pending");
+        }
         service.signal(signal);
-        assert_eq!(client.output(), ["OK: 78498"]);
+        assert_eq!(client.output(), ["OK: 41538"]);
         let output = service.output();
         let ending = output.iter().position(|line| line == "Ending, 1 unanswered");
         assert!(ending.is_some(), "{output:?}");
