@@ -143,6 +143,8 @@ fn count(path: &Path) -> Result<f64> {
     // Only what the thread that calls `timed` does in it.
     command.args(["--tool=callgrind", "--toggle-collect=*::workload::timed*"]);
     command.args(["--callgrind-out-file=/dev/null", "--log-fd=1"]);
+    // The same copies in every processor, where the C library would choose among several.
+    command.env("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX2,-AVX,-ERMS,-FSRM");
     command.arg(std::env::current_exe()?).args(["--run", path.name]);
     let log = output(&mut command)?;
     let collected = log.lines().find_map(|line| line.split_once("Collected : "));
