@@ -386,7 +386,17 @@ impl RawSocket {
     }
 
     pub(crate) fn bind(&self, endpoint: &CStr) -> Result<(), Errno> {
-        self.endpoint_call(endpoint, zmq_sys::zmq_bind)
+        const ATTEMPTS: usize = 10;
+        // libzmq tells a monitor of a failure before it returns, which may leave EAGAIN in errno. That is
+        // not why; the same call again says it.
+        let mut bound = self.endpoint_call(endpoint, zmq_sys::zmq_bind);
+        for _ in 1..ATTEMPTS {
+            if bound != Err(Errno::AGAIN) {
+                break;
+            }
+            bound = self.endpoint_call(endpoint, zmq_sys::zmq_bind);
+        }
+        bound
     }
 
     pub(crate) fn connect(&self, endpoint: &CStr) -> Result<(), Errno> {

@@ -538,15 +538,7 @@ impl ZSock {
         endpoint::check_abstract(endpoint)?;
         endpoint::check_port(endpoint, Attach::Bind)?;
         endpoint::check_zap(endpoint, self.socket_type)?;
-        // libzmq tells a monitor before it returns, and what that leaves in errno, EAGAIN, is no reason.
-        let mut bound = self.raw().bind(&name);
-        for _ in 0..10 {
-            if bound != Err(Errno::AGAIN) {
-                break;
-            }
-            bound = self.raw().bind(&name);
-        }
-        bound.map_err(|errno| explain(errno, endpoint))?;
+        self.raw().bind(&name).map_err(|errno| explain(errno, endpoint))?;
         if handed_in {
             // It is libzmq's now, to close it; but libzmq would take it for the next bind as well.
             self.attached.borrow_mut().handed_in.take().map(IntoRawFd::into_raw_fd);

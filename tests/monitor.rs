@@ -231,6 +231,23 @@ fn a_bind_that_fails_is_told_with_its_error_number() {
     });
 }
 
+/// libzmq's errno is what telling the monitor left in it, now and then.
+#[test]
+fn why_a_bind_fails_is_known_although_a_monitor_is_told_at_the_same_time() {
+    bounded(|| {
+        let ctx = context();
+        let first = ctx.pull("").unwrap();
+        let endpoint = first.bind("tcp://127.0.0.1:*").unwrap();
+        let second = ctx.pull("").unwrap();
+        let _monitor = ZMonitor::new(&second).unwrap();
+        for _ in 0..5_000 {
+            let error = second.bind(&endpoint).unwrap_err();
+            let errno = error.reason().and_then(|reason| reason.errno());
+            assert_eq!(errno, Some(libc::EADDRINUSE), "{error}");
+        }
+    });
+}
+
 #[test]
 fn inproc_has_no_events() {
     bounded(|| {
