@@ -29,27 +29,20 @@ pub struct Workload {
     name: &'static str,
     /// Does an operation this many times, and says how long that took.
     run: Option<fn(u64) -> Duration>,
-    /// Does only this part of the operations: more would take too long.
-    divisor: u64,
 }
 
 impl Workload {
     pub const fn new(name: &'static str, run: fn(u64) -> Duration) -> Workload {
-        Workload { name, run: Some(run), divisor: 1 }
+        Workload { name, run: Some(run) }
     }
 
     /// Has this peer in the middle, as a process of its own. zkit's program has the other sides.
     pub const fn elsewhere(name: &'static str) -> Workload {
-        Workload { name, run: None, divisor: 1 }
-    }
-
-    pub const fn divided_by(self, divisor: u64) -> Workload {
-        Workload { divisor, ..self }
+        Workload { name, run: None }
     }
 
     fn measure(&self, count: u64) -> Result<f64, &'static str> {
         let run = self.run.ok_or("zkit's program has the other sides of it")?;
-        let count = if self.divisor > 1 { count / self.divisor + 1 } else { count };
         raise_descriptors();
         Ok(run(count).as_nanos() as f64 / count as f64)
     }
