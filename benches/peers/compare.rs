@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::peer::Peer;
 use crate::workload::{Pinned, Workload};
-use crate::{GROUPS, Result, USAGE, curve, machine};
+use crate::{GROUPS, Group, Result, USAGE, curve, machine};
 
 /// What to run and how much of it.
 pub(crate) struct Plan {
@@ -133,9 +133,9 @@ pub(crate) fn all(plan: &Plan) -> Result<()> {
     println!("# ns per operation: the median of {} interleaved rounds ±spread", plan.rounds);
     println!("# (times zkit's: the median of the rounds' ratios; more is slower than zkit)");
     let mut groups = Vec::new();
-    for (title, tables) in GROUPS {
+    for group in GROUPS {
         let mut rows = Vec::new();
-        for workload in tables.iter().copied().flatten().filter(|one| plan.wants(one)) {
+        for workload in group.workloads().filter(|one| plan.wants(one)) {
             if !plan.can(workload) {
                 println!("{} is unsupported by {}", workload.name, zkit::engine());
                 continue;
@@ -145,11 +145,11 @@ pub(crate) fn all(plan: &Plan) -> Result<()> {
             rows.push(row);
         }
         if !rows.is_empty() {
-            groups.push(((*title).to_owned(), rows));
+            groups.push((group.0.to_owned(), rows));
         }
     }
     if groups.is_empty() {
-        let workloads = GROUPS.iter().flat_map(|(_, tables)| tables.iter().copied().flatten());
+        let workloads = GROUPS.iter().flat_map(Group::workloads);
         let names: Vec<_> = workloads.map(|workload| workload.name).collect();
         return Err(format!("there is none of these; there are {}", names.join(", ")).into());
     }

@@ -33,17 +33,26 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 const USAGE: &str = "usage: peers [--quick | --rounds N] [--peer PROGRAM]... [--curve PEERS] \
     [--save FILE] [PART-OF-A-NAME...]\n       peers --report FILE FOLDER";
 
-/// What is measured, under the headings of the report.
-const GROUPS: &[(&str, &[&[Workload]])] = &[
-    ("Messages", &[messages::WORKLOADS]),
-    ("A question and its answer", &[roundtrip::WORKLOADS]),
-    ("Frames and messages without a socket", &[frames::WORKLOADS]),
-    ("The reactor", &[loops::WORKLOADS]),
-    ("Brokers", &[broker::WORKLOADS, spqueue::WORKLOADS, balance::WORKLOADS]),
-    ("Proxies", &[proxy::WORKLOADS]),
-    ("Actors and threads", &[actors::WORKLOADS, handover::WORKLOADS]),
-    ("Encryption", &[curve::WORKLOADS]),
+/// What is measured.
+const GROUPS: &[Group] = &[
+    Group("Messages", &[messages::WORKLOADS]),
+    Group("A question and its answer", &[roundtrip::WORKLOADS]),
+    Group("Frames and messages without a socket", &[frames::WORKLOADS]),
+    Group("The reactor", &[loops::WORKLOADS]),
+    Group("Brokers", &[broker::WORKLOADS, spqueue::WORKLOADS, balance::WORKLOADS]),
+    Group("Proxies", &[proxy::WORKLOADS]),
+    Group("Actors and threads", &[actors::WORKLOADS, handover::WORKLOADS]),
+    Group("Encryption", &[curve::WORKLOADS]),
 ];
+
+/// A heading of the report, and what is under it.
+struct Group(&'static str, &'static [&'static [Workload]]);
+
+impl Group {
+    fn workloads(&self) -> impl Iterator<Item = &'static Workload> + use<> {
+        self.1.iter().copied().flatten()
+    }
+}
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
@@ -69,7 +78,7 @@ fn main() -> ExitCode {
 /// peers do. What is a process in the middle is that of a program, if the peer is one.
 fn run_one(args: &[String]) -> Result<()> {
     let [peer, name, count] = args else { return Err(USAGE.into()) };
-    let workloads = GROUPS.iter().flat_map(|(_, tables)| tables.iter().copied().flatten());
+    let workloads = GROUPS.iter().flat_map(Group::workloads);
     let mut runnable = workloads.chain(loops::CHECKS).chain(sizing::CHECKS);
     let workload = runnable.find(|one| one.name == name).ok_or("no such workload")?;
     let count: u64 = count.parse()?;

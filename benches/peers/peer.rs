@@ -16,6 +16,8 @@ use crate::{Result, USAGE, curve, proxy, spqueue};
 /// No run takes as long as that, unless it hangs.
 const LIMIT: Duration = Duration::from_secs(120);
 
+const RAW: &str = "raw";
+
 pub(crate) struct Peer {
     pub(crate) name: String,
     pub(crate) version: String,
@@ -23,7 +25,7 @@ pub(crate) struct Peer {
 }
 
 enum Program {
-    This { is_raw: bool, curve: Option<PathBuf> },
+    This { curve: Option<PathBuf> },
     Other { path: PathBuf, workloads: Vec<String> },
 }
 
@@ -33,13 +35,13 @@ impl Peer {
     }
 
     pub(crate) fn raw(curve: Option<&Path>) -> Peer {
-        Peer::this("raw", "zmq 0.10", curve)
+        Peer::this(RAW, "zmq 0.10", curve)
     }
 
     fn this(name: &str, crate_version: &str, curve: Option<&Path>) -> Peer {
         let (major, minor, patch) = zmq::version();
         let version = format!("{crate_version}, libzmq {major}.{minor}.{patch}");
-        let program = Program::This { is_raw: name == "raw", curve: curve.map(Path::to_path_buf) };
+        let program = Program::This { curve: curve.map(Path::to_path_buf) };
         Peer { name: name.to_owned(), version, program }
     }
 
@@ -59,7 +61,7 @@ impl Peer {
 
     pub(crate) fn has(&self, workload: &Workload) -> bool {
         match &self.program {
-            Program::This { is_raw, .. } => !is_raw || workload.raw.is_some(),
+            Program::This { .. } => self.name != RAW || workload.raw.is_some(),
             Program::Other { workloads, .. } => workloads.iter().any(|name| name == workload.name),
         }
     }
@@ -68,7 +70,7 @@ impl Peer {
     pub(crate) fn measure(&self, workload: &Workload, count: u64) -> Result<f64> {
         let this = std::env::current_exe()?;
         let mut command = match &self.program {
-            Program::This { curve, .. } => {
+            Program::This { curve } => {
                 let with_curve = curve.as_ref().filter(|_| workload.is_one_of(curve::WORKLOADS));
                 let mut command = Command::new(with_curve.unwrap_or(&this));
                 command.args(["--run", &self.name]);

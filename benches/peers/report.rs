@@ -102,11 +102,8 @@ fn table(results: &Results, rows: &[Row]) -> Result<String> {
     }
     writeln!(table, "\n|---|{}", "--:|".repeat(peers.len()))?;
     for row in rows {
-        let all = row.cells.iter().filter_map(|cell| match cell {
-            Cell::Times(times) => Some(times.median()),
-            Cell::Lacking | Cell::Failed => None,
-        });
-        let shortest = all.fold(f64::INFINITY, f64::min);
+        let medians = peers.iter().filter_map(|&peer| row.times(peer)).map(Times::median);
+        let shortest = medians.fold(f64::INFINITY, f64::min);
         write!(table, "| `{}` |", row.name)?;
         for &peer in &peers {
             write!(table, " {} |", cell(row, peer, shortest))?;
