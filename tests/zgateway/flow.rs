@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::gateway::{BackEnd, Client, Gateway, message, system_buffer};
+use crate::gateway::{BackEnd, Client, Gateway, message, system_buffer, system_room};
 
 /// One I/O thread, and a group "chat" with a short queue.
 const SHORT: &str = r#"
@@ -125,12 +125,11 @@ fn take_all(back_end: &BackEnd, feeders: usize, messages: u32) {
 
 #[test]
 fn a_full_queue_holds_the_clients_that_feed_it_and_nobody_else() {
-    // More than the system's own buffers have room for.
-    const MESSAGES: u32 = 200;
     const BODY: usize = 65_536;
+    let messages = (system_room() / BODY) as u32 + 20;
     let gateway = Gateway::start(SHORT);
     let mut other = occupy(&gateway);
-    let feeders = [(); 2].map(|()| Feeder::start(&gateway, 1, MESSAGES, BODY));
+    let feeders = [(); 2].map(|()| Feeder::start(&gateway, 1, messages, BODY));
     let scene = gateway.back_end("scene", 2);
     gateway.wait_for("zgateway_queue_messages", &CHAT, 4);
     gateway.wait_for("zgateway_held_total", &CHAT, 2);
@@ -140,13 +139,13 @@ fn a_full_queue_holds_the_clients_that_feed_it_and_nobody_else() {
     assert_eq!(gateway.metric("zgateway_queue_bytes", &CHAT), 4 * (4 + BODY as u64));
     assert_eq!(gateway.metric("zgateway_forwarded_total", &CHAT), 0);
     for feeder in &feeders {
-        assert!(feeder.written() < MESSAGES, "somebody has read it all");
+        assert!(feeder.written() < messages, "somebody has read it all");
     }
 
     let chat = gateway.back_end("chat", 1);
     chat.echo(1);
     other.expect(1, "first");
-    take_all(&chat, 2, MESSAGES);
+    take_all(&chat, 2, messages);
     feeders.into_iter().for_each(|feeder| feeder.end(1));
     exchange(&mut other, &scene, 2, 1);
     gateway.wait_for("zgateway_queue_messages", &CHAT, 0);
@@ -188,11 +187,12 @@ fn a_queue_is_full_of_bytes_too() {
 
 #[test]
 fn a_process_that_takes_nothing_holds_its_group_as_none_does() {
-    // More than fits into the buffers of both, even so.
-    const MESSAGES: u32 = 300;
+    // More than both connections have room for, on the way to the gateway and from it.
+    const BODY: usize = 65_536;
+    let messages = (2 * system_room() / BODY) as u32 + 20;
     let gateway = Gateway::start(&SHORT.replace("queue = 4", "queue = 4\nhwm = 1"));
     let chat = BackEnd::with_room(1, gateway.group("chat"), gateway.replies(1));
-    let feeder = Feeder::start(&gateway, 1, MESSAGES, 65_536);
+    let feeder = Feeder::start(&gateway, 1, messages, BODY);
     let scene = gateway.back_end("scene", 2);
     // It is filled up again only when it is half empty.
     gateway.wait_until("it is full", |metrics| {
@@ -200,8 +200,8 @@ fn a_process_that_takes_nothing_holds_its_group_as_none_does() {
             && metrics.sum("zgateway_queue_messages", &CHAT) > 2
     });
     exchange(&mut gateway.client(), &scene, 2, 20);
-    assert!(feeder.written() < MESSAGES);
-    take_all(&chat, 1, MESSAGES);
+    assert!(feeder.written() < messages);
+    take_all(&chat, 1, messages);
     feeder.end(1);
     gateway.end();
 }

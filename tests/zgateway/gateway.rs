@@ -402,9 +402,19 @@ fn connected(socket: Socket, to: SocketAddr) -> Socket {
     socket
 }
 
-/// Bytes that the system takes for a connection before it is read from, at most.
+/// Bytes that the system takes of what is written to a connection before its peer has room for
+/// them, at most.
 pub(crate) fn system_buffer() -> usize {
-    let limits = fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").expect("it is Linux");
+    largest("tcp_wmem")
+}
+
+/// Bytes that the system holds of one direction of a connection, at most: of both ends together.
+pub(crate) fn system_room() -> usize {
+    largest("tcp_wmem") + largest("tcp_rmem")
+}
+
+fn largest(buffer: &str) -> usize {
+    let limits = fs::read_to_string(format!("/proc/sys/net/ipv4/{buffer}")).expect("it is Linux");
     limits.split_whitespace().last().and_then(|most| most.parse().ok()).expect("three numbers")
 }
 
