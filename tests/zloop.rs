@@ -1673,6 +1673,36 @@ fn ends_of_a_turn_may_cancel_each_other_and_fail() {
 }
 
 #[test]
+fn ends_of_a_turn_that_cancel_themselves_do_not_keep_others_from_their_call() {
+    bounded(|| {
+        let mut zloop = Loop::new().unwrap();
+        let mut ids = Vec::new();
+        for name in ["stays", "cancels itself", "cancels both", "is last"] {
+            let id = zloop.on_turn_end(move |world: &mut World, zloop| {
+                world.log.push(name.into());
+                match name {
+                    "cancels itself" => assert!(zloop.cancel(world.ids[1])),
+                    "cancels both" => {
+                        assert!(zloop.cancel(world.ids[0]) && zloop.cancel(world.ids[2]));
+                        // Called from the next turn on, or the turn might never end.
+                        zloop.on_turn_end(count);
+                    }
+                    _ => {}
+                }
+                Ok(())
+            });
+            ids.push(id);
+        }
+        let mut world = World { ids, ..World::default() };
+        zloop.turn(&mut world, NOW).unwrap();
+        assert_eq!(world.log, ["stays", "cancels itself", "cancels both", "is last"]);
+        zloop.turn(&mut world, NOW).unwrap();
+        assert_eq!(world.log[4..], ["is last"]);
+        assert!(world.count > 0);
+    });
+}
+
+#[test]
 fn a_task_that_fails_does_not_lose_the_later_ones() {
     bounded(|| {
         let mut zloop = Loop::new().unwrap();

@@ -162,6 +162,8 @@ pub struct ZLoop<'a, D> {
     wakes: Vec<usize>,
     /// The handlers that are called after each turn.
     turn_ends: Vec<usize>,
+    /// The place of the one to call next, while they are called.
+    next_turn_end: usize,
     stop: Stop,
     stopping: bool,
     /// Whether a handler was paused or cancelled, or the loop stopped, since a reader last looked.
@@ -450,6 +452,7 @@ impl<'a, D> ZLoop<'a, D> {
             waker: Waker { shared: Arc::new(shared) },
             wakes: Vec::new(),
             turn_ends: Vec::new(),
+            next_turn_end: 0,
             stop: Stop::OnInterrupt,
             stopping: false,
             stirred: false,
@@ -902,7 +905,13 @@ impl<'a, D> ZLoop<'a, D> {
                 self.timers.remove(key);
             }
             On::Wake(_) => self.wakes.retain(|&wake| wake != id.key as usize),
-            On::TurnEnd => self.turn_ends.retain(|&end| end != id.key as usize),
+            On::TurnEnd => {
+                let place = self.turn_ends.iter().position(|&end| end == id.key as usize);
+                if let Some(place) = place {
+                    self.turn_ends.remove(place);
+                    self.next_turn_end -= usize::from(place < self.next_turn_end);
+                }
+            }
             On::Source(_) => {
                 if let Some(Call::Source(source)) = &mut handler.call {
                     let _ = source.deregister(self.poll.registry());
@@ -1330,9 +1339,11 @@ impl<'a, D> ZLoop<'a, D> {
                 None => break,
             }
         }
-        for place in 0..self.turn_ends.len() {
-            // One of them may cancel others.
-            let Some(&key) = self.turn_ends.get(place) else { break };
+        self.next_turn_end = 0;
+        for _ in 0..self.turn_ends.len() {
+            // One of them may cancel others, which then have gone from the list.
+            let Some(&key) = self.turn_ends.get(self.next_turn_end) else { break };
+            self.next_turn_end += 1;
             if self.unpaused(key).is_some() {
                 self.call_plain(data, key)?;
             }
