@@ -10,7 +10,7 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{child, child_role, unique, wait_for_parent, within};
+use common::{child, child_role, nobody, unique, wait_for_parent, within};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, raise};
 use tempfile::{TempDir, tempdir};
@@ -37,12 +37,6 @@ fn ipc(name: &str) -> (TempDir, String) {
     let dir = tempdir().expect("a directory");
     let endpoint = format!("ipc://{}", dir.path().join(name).display());
     (dir, endpoint)
-}
-
-/// An endpoint where nobody listens.
-fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("tcp://{}", listener.local_addr().unwrap())
 }
 
 /// How long it takes to drop `value`.

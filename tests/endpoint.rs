@@ -11,7 +11,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{alone, child, child_role, child_with, unique, wait_for_parent, within};
+use common::{alone, child, child_role, child_with, nobody, unique, wait_for_parent, within};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
@@ -115,11 +115,11 @@ fn bind_returns_the_endpoint_that_it_got() {
 
 #[test]
 fn a_given_port_is_taken() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = nobody();
     let ctx = context();
     let pull = ctx.pull("").unwrap();
-    assert_eq!(pull.bind(&format!("tcp://{free}")).unwrap(), format!("tcp://{free}"));
-    reachable(&ctx, &pull, &format!("tcp://{free}"));
+    assert_eq!(pull.bind(&free).unwrap(), free);
+    reachable(&ctx, &pull, &free);
 }
 
 /// Some consecutive ports outside what the system gives away by itself, different from those of

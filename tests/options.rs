@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::thread;
 use std::time::Duration;
 
-use common::{child, child_role, unique};
+use common::{child, child_role, nobody, unique};
 use tempfile::tempdir;
 use zkit::{Error, Mechanism, NameType, Result, SocketType, ZContext, ZFrame, ZMsg, ZSock};
 
@@ -852,12 +852,12 @@ fn the_high_water_marks_limit_what_is_queued() {
 #[test]
 fn immediate_queues_for_complete_connections_only() {
     let ctx = context();
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = nobody();
     let push = ctx.push("").unwrap();
     push.set_immediate(true).unwrap();
-    push.connect(&format!("tcp://{nobody}")).unwrap();
+    push.connect(&nobody).unwrap();
     assert!(push.try_send("x").unwrap_err().error.is_would_block());
-    let push = ctx.push(&format!("tcp://{nobody}")).unwrap();
+    let push = ctx.push(&nobody).unwrap();
     push.set_linger(Some(Duration::ZERO)).unwrap();
     push.try_send("x").unwrap();
 }

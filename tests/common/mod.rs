@@ -52,6 +52,16 @@ pub(crate) fn unique(name: &str) -> String {
     format!("{name}-{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// An endpoint where nobody listens, unless the test that asked for it does. Not a port of 127.0.0.1
+/// that was free a moment ago: the system might give that to another test.
+pub(crate) fn nobody() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let [.., high, low] = process::id().to_be_bytes();
+    let host = NEXT.fetch_add(1, Ordering::Relaxed);
+    assert!(host < 255, "no address is left");
+    format!("tcp://127.{}.{low}.{host}:5555", high.max(1))
+}
+
 /// Runs `case` in a process of its own, since interrupts, limits and forks belong to the process:
 /// in this test binary, started again for nothing but the test that calls this. Fails as it does.
 #[track_caller]
