@@ -350,10 +350,7 @@ impl Inner {
             }
             let closing = lock(&self.last_closed).is_some_and(|at| at.elapsed() < RELEASE_TIME);
             if !closing {
-                return Err(Reason::explained(
-                    errno,
-                    "the process has no descriptors left; close some or raise its limit (ulimit -n)",
-                ));
+                return Err(errno.into());
             }
             thread::sleep(Duration::from_millis(1));
         }

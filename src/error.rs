@@ -256,7 +256,7 @@ pub enum Error {
         reason: Reason,
     },
     /// An operating system call or a file failed.
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", words(source))]
     Io {
         /// What was being done.
         what: Cow<'static, str>,
@@ -343,6 +343,14 @@ fn certificate(path: Option<&Path>, line: Option<usize>) -> String {
     let path = path.map(|path| format!(" {path:?}")).unwrap_or_default();
     let line = line.map(|line| format!(", line {line}")).unwrap_or_default();
     format!("certificate{path}{line}")
+}
+
+/// The system's words, or zkit's where there is a way out to tell of.
+fn words(source: &io::Error) -> Cow<'static, str> {
+    match source.raw_os_error() {
+        Some(libc::EMFILE) => NO_DESCRIPTORS.into(),
+        _ => source.to_string().into(),
+    }
 }
 
 impl fmt::Debug for Error {
@@ -471,6 +479,9 @@ impl<T> From<SendError<T>> for Error {
     }
 }
 
+const NO_DESCRIPTORS: &str =
+    "the process has no descriptors left; close some or raise its limit (ulimit -n)";
+
 /// An error number, read once from libzmq or the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) i32);
@@ -493,6 +504,7 @@ impl Errno {
             Errno::NOCOMPATPROTO => "the transport does not go with this socket type".into(),
             Errno::MTHREAD => "the context has no I/O thread".into(),
             Errno::FORKED => Error::Forked.to_string().into(),
+            Errno(libc::EMFILE) => NO_DESCRIPTORS.into(),
             Errno(raw) => {
                 let text = io::Error::from_raw_os_error(raw).to_string();
                 // The standard library appends " (os error N)".

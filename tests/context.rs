@@ -357,7 +357,7 @@ fn work_without_descriptors_is_an_error() {
         for endpoint in ["tcp://127.0.0.1:*", "tcp://127.0.0.1:*[50000-50010]", &path, "ipc://@x"] {
             let error = pull.bind(endpoint).unwrap_err();
             assert!(matches!(error, Error::Bind { .. }), "{error:?}");
-            assert!(error.to_string().contains("too many open files"), "{error}");
+            assert!(error.to_string().contains("no descriptors left"), "{error}");
         }
         // What needs no descriptor works.
         push.try_send("inproc").unwrap();

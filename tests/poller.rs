@@ -435,8 +435,7 @@ fn a_hang_up_is_told_as_an_error() {
     drop(far);
     let mut poller = ZPoller::new();
     poller.add_fd((), &near, Events::WRITABLE).unwrap();
-    let [((), events)] = poller.wait_all(PATIENTLY).unwrap() else { panic!("nothing told") };
-    assert!(events.is_error(), "{events:?}");
+    until_broken(&mut poller);
 
     // Half-closed, TCP reads as its end; reset, it is broken.
     let (near, far) = tcp_pair();
@@ -445,6 +444,12 @@ fn a_hang_up_is_told_as_an_error() {
     poller.add_fd((), &near, Events::READABLE).unwrap();
     assert_eq!(poller.wait_all(PATIENTLY).unwrap(), [((), Events::READABLE)]);
     (&near).write_all(b"into the void").unwrap();
+    until_broken(&mut poller);
+}
+
+/// Waits for an error. Another test's child process may hold a copy of an end that was closed, until
+/// it runs its own program.
+fn until_broken(poller: &mut ZPoller<'_, ()>) {
     let give_up = Instant::now() + LIMIT;
     while !poller.wait_all(PATIENTLY).unwrap()[0].1.is_error() {
         assert!(Instant::now() < give_up);
