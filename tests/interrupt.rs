@@ -32,6 +32,13 @@ const SOAK: Duration = Duration::from_millis(1_500);
 
 #[track_caller]
 fn dies_of(signal: Signal, case: impl FnOnce()) {
+    let case = || {
+        // A shell starts what it runs in the background with SIGINT ignored.
+        let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+        // SAFETY: there is no handler that could be called.
+        unsafe { sigaction(signal, &default) }.unwrap();
+        case();
+    };
     if let Some(status) = ended_alone(case) {
         assert_eq!(status.signal(), Some(signal as i32), "{status}");
     }
