@@ -150,7 +150,7 @@ pub struct ZLoop<'a, D> {
     ready: ReadyQueue,
     touched: Arc<Touched>,
     looking: Vec<usize>,
-    timers: Timers<u32>,
+    timers: Timers<Ticker<'a, D>>,
     epoch: Instant,
     /// When the descriptors were last asked.
     polled: u64,
@@ -176,8 +176,14 @@ pub struct ZLoop<'a, D> {
 /// An old id never means a newer handler. The ids of one loop are not for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HandlerId {
-    key: u32,
+    key: Key,
     generation: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Key {
+    Timer(u32),
+    Handler(u32),
 }
 
 /// Why [`ZLoop::run`] came back, when no handler has failed.
@@ -271,7 +277,14 @@ struct Handler<'a, D> {
     call: Option<Call<'a, D>>,
 }
 
-/// What a handler is called for.
+/// The handler of a timer.
+struct Ticker<'a, D> {
+    generation: u32,
+    /// None while it is being called.
+    call: Option<Box<PlainCall<'a, D>>>,
+}
+
+/// What another handler is called for.
 enum On<'a> {
     Input(usize),
     Output(usize),
@@ -279,10 +292,6 @@ enum On<'a> {
     Descriptor {
         fd: Box<dyn AsFd + 'a>,
         interest: Events,
-    },
-    Timer {
-        key: u32,
-        left: Option<u64>,
     },
     /// Whether it is to be called.
     Wake(bool),
@@ -728,11 +737,11 @@ impl<'a, D> ZLoop<'a, D> {
             let reason = Reason::new("a timer that repeats needs a delay above zero");
             return Err(Error::Wait { reason });
         }
-        let key = self.handlers.vacant_key() as u32;
         let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
-        let timer = self.timers.insert(self.now(), delay, repeat, key);
-        let on = On::Timer { key: timer, left: None };
-        Ok(self.insert(on, Call::Plain(Box::new(handler))))
+        let generation = self.next_generation();
+        let ticker = Ticker { generation, call: Some(Box::new(handler)) };
+        let key = self.timers.insert(self.now(), delay, repeat, ticker);
+        Ok(HandlerId { key: Key::Timer(key), generation })
     }
 
     /// Calls `handler` when a [waker](ZLoop::waker) has woken the loop, once for all that did so since
@@ -768,9 +777,8 @@ impl<'a, D> ZLoop<'a, D> {
         &mut self,
         handler: impl FnMut(&mut D, &mut ZLoop<'a, D>) -> Result<()> + 'a,
     ) -> HandlerId {
-        let id = self.insert(On::Wake(false), Call::Plain(Box::new(handler)));
-        self.wakes.push(id.key as usize);
-        id
+        self.wakes.push(self.handlers.vacant_key());
+        self.insert(On::Wake(false), Call::Plain(Box::new(handler)))
     }
 
     /// Calls `handler` at the end of every turn, before the loop looks for what is ready next: for what
@@ -812,16 +820,19 @@ impl<'a, D> ZLoop<'a, D> {
         &mut self,
         handler: impl FnMut(&mut D, &mut ZLoop<'a, D>) -> Result<()> + 'a,
     ) -> HandlerId {
-        let id = self.insert(On::TurnEnd, Call::Plain(Box::new(handler)));
-        self.turn_ends.push(id.key as usize);
-        id
+        self.turn_ends.push(self.handlers.vacant_key());
+        self.insert(On::TurnEnd, Call::Plain(Box::new(handler)))
     }
 
     fn insert(&mut self, on: On<'a>, call: Call<'a, D>) -> HandlerId {
-        self.generation = self.generation.wrapping_add(1);
-        let generation = self.generation;
+        let generation = self.next_generation();
         let handler = Handler { generation, paused: false, queued: None, on, call: Some(call) };
-        HandlerId { key: self.handlers.insert(handler) as u32, generation }
+        HandlerId { key: Key::Handler(self.handlers.insert(handler) as u32), generation }
+    }
+
+    fn next_generation(&mut self) -> u32 {
+        self.generation = self.generation.wrapping_add(1);
+        self.generation
     }
 
     fn watch(
@@ -872,13 +883,12 @@ impl<'a, D> ZLoop<'a, D> {
         if side(&mut self.sockets[key]).is_some() {
             return refuse("has a handler for this already");
         }
-        let on = if direction.is_readable() { On::Input(key) } else { On::Output(key) };
-        let id = self.insert(on, call);
         let watched = &mut self.sockets[key];
         let side = if direction.is_readable() { &mut watched.input } else { &mut watched.output };
-        *side = Some(id.key as usize);
+        *side = Some(self.handlers.vacant_key());
         self.queue(Ready::Socket(key));
-        Ok(id)
+        let on = if direction.is_readable() { On::Input(key) } else { On::Output(key) };
+        Ok(self.insert(on, call))
     }
 
     /// The socket of a handler, which may have been given away to the loop. `None` for a handler
@@ -894,19 +904,22 @@ impl<'a, D> ZLoop<'a, D> {
     /// such a handler. One that cancels itself is dropped when it returns.
     #[doc(alias("zloop_reader_end", "zloop_timer_end", "zloop_ticket_delete"))]
     pub fn cancel(&mut self, id: HandlerId) -> bool {
-        if self.find(id).is_none() {
-            return false;
-        }
+        let Some(key) = self.living(id) else { return false };
         log::trace!("cancelling {id:?}");
         self.stirred = true;
-        let mut handler = self.handlers.remove(id.key as usize);
+        match key {
+            Key::Timer(key) => drop(self.timers.remove(key)),
+            Key::Handler(key) => self.cancel_handler(key as usize),
+        }
+        true
+    }
+
+    fn cancel_handler(&mut self, id: usize) {
+        let mut handler = self.handlers.remove(id);
         match handler.on {
-            On::Timer { key, .. } => {
-                self.timers.remove(key);
-            }
-            On::Wake(_) => self.wakes.retain(|&wake| wake != id.key as usize),
+            On::Wake(_) => self.wakes.retain(|&wake| wake != id),
             On::TurnEnd => {
-                let place = self.turn_ends.iter().position(|&end| end == id.key as usize);
+                let place = self.turn_ends.iter().position(|&end| end == id);
                 if let Some(place) = place {
                     self.turn_ends.remove(place);
                     self.next_turn_end -= usize::from(place < self.next_turn_end);
@@ -924,7 +937,7 @@ impl<'a, D> ZLoop<'a, D> {
             On::Input(key) | On::Output(key) => {
                 let watched = &mut self.sockets[key];
                 for side in [&mut watched.input, &mut watched.output] {
-                    if *side == Some(id.key as usize) {
+                    if *side == Some(id) {
                         *side = None;
                     }
                 }
@@ -935,7 +948,6 @@ impl<'a, D> ZLoop<'a, D> {
                 }
             }
         }
-        true
     }
 
     /// Leaves a handler uncalled until [`resume`](ZLoop::resume). Messages wait in their socket; a
@@ -968,35 +980,26 @@ impl<'a, D> ZLoop<'a, D> {
     /// # Ok::<(), zkit::Error>(())
     /// ```
     pub fn pause(&mut self, id: HandlerId) -> bool {
-        let Some(handler) = find_mut(&mut self.handlers, id) else { return false };
-        handler.paused = true;
-        self.stirred = true;
-        if let On::Timer { key, left } = &mut handler.on {
-            *left = self.timers.pause(nanos_since(self.epoch), *key).or(*left);
+        match self.living(id) {
+            Some(Key::Timer(key)) => self.timers.pause(self.now(), key),
+            Some(Key::Handler(key)) => self.handlers[key as usize].paused = true,
+            None => return false,
         }
+        self.stirred = true;
         true
     }
 
     /// Lets a paused handler be called again. Whether there is such a handler.
     pub fn resume(&mut self, id: HandlerId) -> bool {
-        let Some(handler) = find_mut(&mut self.handlers, id) else { return false };
-        if !std::mem::replace(&mut handler.paused, false) {
-            return true;
-        }
-        match &mut handler.on {
-            On::Timer { key, left } => {
-                if let Some(left) = left.take() {
-                    self.timers.resume(nanos_since(self.epoch), *key, left);
+        match self.living(id) {
+            Some(Key::Timer(key)) => self.timers.resume(self.now(), key),
+            Some(Key::Handler(key)) => {
+                let key = key as usize;
+                if std::mem::take(&mut self.handlers[key].paused) {
+                    self.queue_handler(key);
                 }
             }
-            On::Input(key) | On::Output(key) => {
-                let key = *key;
-                self.queue(Ready::Socket(key));
-            }
-            On::Source(_) | On::Descriptor { .. } | On::Wake(_) => {
-                self.queue(Ready::Handler(id.key as usize));
-            }
-            On::TurnEnd => {}
+            None => return false,
         }
         true
     }
@@ -1035,11 +1038,10 @@ impl<'a, D> ZLoop<'a, D> {
     /// # Ok::<(), zkit::Error>(())
     /// ```
     pub fn tell(&mut self, id: HandlerId, events: Events) -> bool {
-        match find_mut(&mut self.handlers, id) {
-            Some(Handler { on: On::Source(told), .. }) => *told = *told | events,
-            _ => return false,
-        }
-        self.queue(Ready::Handler(id.key as usize));
+        let Some(Key::Handler(key)) = self.living(id) else { return false };
+        let On::Source(told) = &mut self.handlers[key as usize].on else { return false };
+        *told = *told | events;
+        self.queue(Ready::Handler(key as usize));
         true
     }
 
@@ -1069,17 +1071,9 @@ impl<'a, D> ZLoop<'a, D> {
     /// ```
     #[doc(alias = "zloop_ticket_reset")]
     pub fn reset(&mut self, id: HandlerId) -> bool {
-        let now = self.now();
-        match find_mut(&mut self.handlers, id) {
-            Some(Handler { on: On::Timer { key, left }, paused, .. }) => {
-                self.timers.reset(now, *key);
-                if *paused {
-                    *left = self.timers.pause(now, *key);
-                }
-                true
-            }
-            _ => false,
-        }
+        let Some(Key::Timer(key)) = self.living(id) else { return false };
+        self.timers.reset(self.now(), key);
+        true
     }
 
     /// Lets a [`reader`](ZLoop::reader) receive up to so many messages in its turn, instead of one,
@@ -1095,8 +1089,29 @@ impl<'a, D> ZLoop<'a, D> {
         }
     }
 
+    /// Where the handler is, if it is still there.
+    fn living(&self, id: HandlerId) -> Option<Key> {
+        let generation = match id.key {
+            Key::Timer(key) => self.timers.get(key)?.generation,
+            Key::Handler(key) => self.handlers.get(key as usize)?.generation,
+        };
+        (generation == id.generation).then_some(id.key)
+    }
+
     fn find(&self, id: HandlerId) -> Option<&Handler<'a, D>> {
-        self.handlers.get(id.key as usize).filter(|handler| handler.generation == id.generation)
+        match self.living(id)? {
+            Key::Timer(_) => None,
+            Key::Handler(key) => self.handlers.get(key as usize),
+        }
+    }
+
+    /// Has what a handler is called for looked at again.
+    fn queue_handler(&mut self, key: usize) {
+        match self.handlers[key].on {
+            On::Input(key) | On::Output(key) => self.queue(Ready::Socket(key)),
+            On::Source(_) | On::Descriptor { .. } | On::Wake(_) => self.queue(Ready::Handler(key)),
+            On::TurnEnd => {}
+        }
     }
 
     fn queue(&mut self, ready: Ready) {
@@ -1112,13 +1127,6 @@ impl<'a, D> ZLoop<'a, D> {
 
 fn nanos_since(epoch: Instant) -> u64 {
     epoch.elapsed().as_nanos() as u64
-}
-
-fn find_mut<'s, 'a, D>(
-    handlers: &'s mut Slab<Handler<'a, D>>,
-    id: HandlerId,
-) -> Option<&'s mut Handler<'a, D>> {
-    handlers.get_mut(id.key as usize).filter(|handler| handler.generation == id.generation)
 }
 
 /// # Running
@@ -1344,8 +1352,11 @@ impl<'a, D> ZLoop<'a, D> {
             // One of them may cancel others, which then have gone from the list.
             let Some(&key) = self.turn_ends.get(self.next_turn_end) else { break };
             self.next_turn_end += 1;
-            if self.unpaused(key).is_some() {
-                self.call_plain(data, key)?;
+            if let Some(id) = self.unpaused(key) {
+                self.call(id, |zloop, call| match call {
+                    Call::Plain(call) => call(data, zloop),
+                    _ => Ok(()),
+                })?;
             }
         }
         Ok(())
@@ -1381,16 +1392,21 @@ impl<'a, D> ZLoop<'a, D> {
         Ok(())
     }
 
-    fn serve_timer(&mut self, data: &mut D, timer: u32) -> Result<()> {
-        let Some(&mut key) = self.timers.get_mut(timer) else { return Ok(()) };
-        self.call_plain(data, key as usize)
-    }
-
-    fn call_plain(&mut self, data: &mut D, key: usize) -> Result<()> {
-        self.call(key, |zloop, call, _| match call {
-            Call::Plain(call) => call(data, zloop),
-            _ => Ok(()),
-        })
+    fn serve_timer(&mut self, data: &mut D, key: u32) -> Result<()> {
+        let Some(Ticker { generation, call }) = self.timers.get_mut(key) else { return Ok(()) };
+        let id = HandlerId { key: Key::Timer(key), generation: *generation };
+        let Some(mut call) = call.take() else { return Ok(()) };
+        log::trace!("calling {id:?}");
+        let result = panic::catch_unwind(AssertUnwindSafe(|| call(data, self)));
+        // Unless its handler has cancelled it, or has reset it at its last firing.
+        if self.living(id).is_some() {
+            if self.timers.is_done(key) {
+                self.timers.remove(key);
+            } else if let Some(ticker) = self.timers.get_mut(key) {
+                ticker.call = Some(call);
+            }
+        }
+        result.unwrap_or_else(|panic| panic::resume_unwind(panic))
     }
 
     fn serve_socket(&mut self, data: &mut D, key: usize, place: u64) -> Result<()> {
@@ -1424,7 +1440,7 @@ impl<'a, D> ZLoop<'a, D> {
         let (reader, input) =
             if input.is_some_and(receives) { (input, None) } else { (None, input) };
         let mut again = match reader {
-            Some(reader) => self.call(reader.key as usize, |zloop, call, id| match call {
+            Some(id) => self.call(id, |zloop, call| match call {
                 Call::Reader(call) => call.call(data, zloop, socket, Turn { id, burst }),
                 _ => Ok(false),
             })?,
@@ -1445,7 +1461,7 @@ impl<'a, D> ZLoop<'a, D> {
                 continue;
             }
             self.once_a_turn();
-            self.call(id.key as usize, |zloop, call, _| match call {
+            self.call(id, |zloop, call| match call {
                 Call::Socket(call) => call(data, zloop, socket),
                 _ => Ok(()),
             })?;
@@ -1461,7 +1477,7 @@ impl<'a, D> ZLoop<'a, D> {
 
     fn unpaused(&self, key: usize) -> Option<HandlerId> {
         let handler = self.handlers.get(key).filter(|handler| !handler.paused)?;
-        Some(HandlerId { key: key as u32, generation: handler.generation })
+        Some(HandlerId { key: Key::Handler(key as u32), generation: handler.generation })
     }
 
     fn serve_handler(&mut self, data: &mut D, key: usize, place: u64) -> Result<()> {
@@ -1486,8 +1502,9 @@ impl<'a, D> ZLoop<'a, D> {
             return Ok(());
         }
         let level = matches!(handler.on, On::Descriptor { .. });
+        let id = HandlerId { key: Key::Handler(key as u32), generation: handler.generation };
         self.once_a_turn();
-        let result = self.call(key, |zloop, call, _| match call {
+        let result = self.call(id, |zloop, call| match call {
             Call::Events(call) => call(data, zloop, events),
             Call::Source(call) => call.call(data, zloop, events),
             Call::Plain(call) => call(data, zloop),
@@ -1503,51 +1520,30 @@ impl<'a, D> ZLoop<'a, D> {
     /// back unless it was cancelled meanwhile.
     fn call<R>(
         &mut self,
-        key: usize,
-        call: impl FnOnce(&mut Self, &mut Call<'a, D>, HandlerId) -> Result<R>,
+        id: HandlerId,
+        call: impl FnOnce(&mut Self, &mut Call<'a, D>) -> Result<R>,
     ) -> Result<R>
     where
         R: Default,
     {
-        let Some(handler) = self.handlers.get_mut(key) else { return Ok(R::default()) };
-        let id = HandlerId { key: key as u32, generation: handler.generation };
+        let Some(Key::Handler(key)) = self.living(id) else { return Ok(R::default()) };
+        let key = key as usize;
+        let Some(mut taken) = self.handlers[key].call.take() else { return Ok(R::default()) };
         log::trace!("calling {id:?}");
-        let Some(mut taken) = handler.call.take() else { return Ok(R::default()) };
-        let result = panic::catch_unwind(AssertUnwindSafe(|| call(self, &mut taken, id)));
-        match find_mut(&mut self.handlers, id) {
-            Some(handler) => {
-                handler.call = Some(taken);
-                self.settle(id, result.is_err());
-            }
-            None => {
-                if let Call::Source(source) = &mut taken {
-                    let _ = source.deregister(self.poll.registry());
+        let result = panic::catch_unwind(AssertUnwindSafe(|| call(self, &mut taken)));
+        if self.living(id).is_some() {
+            let handler = &mut self.handlers[key];
+            handler.call = Some(taken);
+            if result.is_err() {
+                if let On::Wake(told) = &mut handler.on {
+                    *told = true;
                 }
+                self.queue_handler(key);
             }
+        } else if let Call::Source(source) = &mut taken {
+            let _ = source.deregister(self.poll.registry());
         }
         result.unwrap_or_else(|panic| panic::resume_unwind(panic))
-    }
-}
-
-impl<D> ZLoop<'_, D> {
-    /// What is left to do for a handler that was called and is still there.
-    fn settle(&mut self, id: HandlerId, panicked: bool) {
-        let Some(handler) = find_mut(&mut self.handlers, id) else { return };
-        if let On::Wake(told) = &mut handler.on {
-            *told |= panicked;
-        }
-        match handler.on {
-            // It has had its last firing, unless its handler has reset it.
-            On::Timer { key, left: None } if !self.timers.is_scheduled(key) => {
-                self.timers.remove(key);
-                self.handlers.remove(id.key as usize);
-            }
-            On::Input(key) | On::Output(key) if panicked => self.queue(Ready::Socket(key)),
-            On::Source(_) | On::Descriptor { .. } | On::Wake(_) if panicked => {
-                self.queue(Ready::Handler(id.key as usize));
-            }
-            _ => {}
-        }
     }
 }
 

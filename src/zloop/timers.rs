@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::num::NonZeroU64;
 
 use slab::Slab;
 
@@ -16,17 +17,24 @@ pub(crate) struct Timers<T> {
     heap: BinaryHeap<Reverse<Item>>,
     /// How many items of the heap no timer waits for.
     stale: usize,
-    /// Counts schedulings, so that of two timers due at the same time the older is first.
-    serial: u64,
+    /// Of the next scheduling.
+    serial: Serial,
 }
 
+/// Counts schedulings, so that of two timers due at the same time the older is first.
+pub(crate) type Serial = NonZeroU64;
+
+/// Each in one cache line: among a million of them, that is what it costs to reset one.
+#[repr(align(64))]
 struct Timer<T> {
+    /// When it is due; while it is paused, how long it still had.
     deadline: u64,
     /// From one firing to the next.
     interval: u64,
-    /// The serial of the item in the heap that this timer waits for.
-    item: Option<u64>,
+    /// The item in the heap that this timer waits for.
+    item: Option<Serial>,
     left: Repeat,
+    paused: bool,
     what: T,
 }
 
@@ -48,13 +56,13 @@ impl Repeat {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Item {
     deadline: u64,
-    serial: u64,
+    serial: Serial,
     key: u32,
 }
 
 impl<T> Default for Timers<T> {
     fn default() -> Timers<T> {
-        Timers { timers: Slab::new(), heap: BinaryHeap::new(), stale: 0, serial: 0 }
+        Timers { timers: Slab::new(), heap: BinaryHeap::new(), stale: 0, serial: Serial::MIN }
     }
 }
 
@@ -62,7 +70,8 @@ impl<T> Timers<T> {
     /// A timer that fires `interval` from `now`, and again by `repeat`.
     pub(crate) fn insert(&mut self, now: u64, interval: u64, repeat: Repeat, what: T) -> u32 {
         let deadline = now.saturating_add(interval);
-        let timer = Timer { deadline, interval, item: None, left: repeat, what };
+        let left = if repeat == Repeat::Times(0) { Repeat::ONCE } else { repeat };
+        let timer = Timer { deadline, interval, item: None, left, paused: false, what };
         let key = self.timers.insert(timer) as u32;
         self.schedule(key, deadline);
         key
@@ -75,26 +84,47 @@ impl<T> Timers<T> {
         Some(timer.what)
     }
 
-    /// Starts a timer's interval anew.
+    /// Starts a timer's interval anew, from when it is resumed if it is paused. One that has had its
+    /// last firing gets another.
     pub(crate) fn reset(&mut self, now: u64, key: u32) {
-        if let Some(timer) = self.timers.get(key as usize) {
-            let deadline = now.saturating_add(timer.interval);
-            self.move_to(key, deadline);
+        let Some(timer) = self.timers.get_mut(key as usize) else { return };
+        if timer.left == Repeat::Times(0) {
+            timer.left = Repeat::ONCE;
+        }
+        let deadline = now.saturating_add(timer.interval);
+        if timer.paused {
+            timer.deadline = timer.interval;
+        } else if timer.item.is_some() {
+            // Its item comes up too early, and is put right then.
+            timer.deadline = deadline;
+        } else {
+            self.schedule(key, deadline);
         }
     }
 
-    /// Stops a timer and returns how long it still had.
-    pub(crate) fn pause(&mut self, now: u64, key: u32) -> Option<u64> {
-        let timer = self.timers.get_mut(key as usize)?;
-        let item = timer.item.take()?;
-        let left = timer.deadline.saturating_sub(now);
-        self.abandon(Some(item));
-        Some(left)
+    /// Stops a timer, which keeps the time that it still had.
+    pub(crate) fn pause(&mut self, now: u64, key: u32) {
+        let timer = self.timers.get_mut(key as usize).filter(|timer| !timer.paused);
+        let Some(timer) = timer else { return };
+        timer.paused = true;
+        timer.deadline = timer.deadline.saturating_sub(now);
+        let item = timer.item.take();
+        self.abandon(item);
     }
 
     /// Lets a stopped timer go on.
-    pub(crate) fn resume(&mut self, now: u64, key: u32, left: u64) {
-        self.move_to(key, now.saturating_add(left));
+    pub(crate) fn resume(&mut self, now: u64, key: u32) {
+        let timer = self.timers.get_mut(key as usize).filter(|timer| timer.paused);
+        let Some(timer) = timer else { return };
+        timer.paused = false;
+        if timer.left != Repeat::Times(0) {
+            let deadline = now.saturating_add(timer.deadline);
+            self.schedule(key, deadline);
+        }
+    }
+
+    pub(crate) fn get(&self, key: u32) -> Option<&T> {
+        self.timers.get(key as usize).map(|timer| &timer.what)
     }
 
     pub(crate) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
@@ -114,13 +144,13 @@ impl<T> Timers<T> {
 
     /// A mark in time: timers scheduled from here on are not fired by a [`fire`](Timers::fire) with
     /// this mark.
-    pub(crate) fn mark(&self) -> u64 {
+    pub(crate) fn mark(&self) -> Serial {
         self.serial
     }
 
     /// The next timer that is due at `now` and was scheduled before `mark`. It is scheduled again, if
     /// it repeats, on its own beat, without the beats that were missed; else it stays, unscheduled.
-    pub(crate) fn fire(&mut self, now: u64, mark: u64) -> Option<u32> {
+    pub(crate) fn fire(&mut self, now: u64, mark: Serial) -> Option<u32> {
         self.next_deadline().filter(|deadline| *deadline <= now)?;
         let &Reverse(item) = self.heap.peek().filter(|item| item.0.serial < mark)?;
         self.heap.pop();
@@ -142,30 +172,18 @@ impl<T> Timers<T> {
         Some(item.key)
     }
 
-    /// Whether the timer will fire, or is stopped: a timer that has had its last firing is neither.
-    pub(crate) fn is_scheduled(&self, key: u32) -> bool {
-        self.timers.get(key as usize).is_some_and(|timer| timer.item.is_some())
+    /// Whether the timer has had its last firing.
+    pub(crate) fn is_done(&self, key: u32) -> bool {
+        self.timers.get(key as usize).is_some_and(|timer| timer.left == Repeat::Times(0))
     }
 
     fn schedule(&mut self, key: u32, deadline: u64) {
         let serial = self.serial;
-        self.serial += 1;
+        self.serial = serial.saturating_add(1); // which takes centuries
         let timer = &mut self.timers[key as usize];
         timer.deadline = deadline;
         timer.item = Some(serial);
         self.heap.push(Reverse(Item { deadline, serial, key }));
-    }
-
-    fn move_to(&mut self, key: u32, deadline: u64) {
-        let Some(timer) = self.timers.get_mut(key as usize) else { return };
-        if timer.item.is_some() && deadline >= timer.deadline {
-            // Its item comes up too early, and is put right then.
-            timer.deadline = deadline;
-        } else {
-            let item = timer.item.take();
-            self.abandon(item);
-            self.schedule(key, deadline);
-        }
     }
 
     /// When the timer of an item is due, if it waits for this item.
@@ -183,7 +201,7 @@ impl<T> Timers<T> {
         }
     }
 
-    fn abandon(&mut self, item: Option<u64>) {
+    fn abandon(&mut self, item: Option<Serial>) {
         self.stale += usize::from(item.is_some());
         if self.stale > self.heap.len() / 2 + 64 {
             let items = self.timers.iter().filter_map(|(key, timer)| {
@@ -203,7 +221,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::{Item, Repeat, Timer, Timers};
+    use super::{Item, Repeat, Serial, Timer, Timers};
 
     const ALL: u64 = u64::MAX;
 
@@ -275,24 +293,30 @@ mod tests {
         interval: u64,
         left: Repeat,
         /// When it is due, and when it was scheduled.
-        due: Option<(u64, u64)>,
+        due: Option<(u64, Serial)>,
+        paused: bool,
         /// What a paused timer still has.
-        paused: Option<u64>,
+        rest: u64,
         gone: bool,
     }
 
     /// All timers in a list, searched for the earliest each time.
-    #[derive(Debug, Default)]
+    #[derive(Debug)]
     struct Model {
         now: u64,
-        serial: u64,
+        serial: Serial,
         timers: Vec<Naive>,
     }
 
     impl Model {
-        fn next_serial(&mut self) -> u64 {
-            self.serial += 1;
-            self.serial - 1
+        fn new() -> Model {
+            Model { now: 0, serial: Serial::MIN, timers: Vec::new() }
+        }
+
+        fn next_serial(&mut self) -> Serial {
+            let serial = self.serial;
+            self.serial = serial.checked_add(1).unwrap();
+            serial
         }
 
         fn pick(&self, which: usize) -> Option<usize> {
@@ -307,7 +331,9 @@ mod tests {
             let taken = self.timers.iter().any(|timer| !timer.gone && timer.key == key);
             assert!(!taken, "a living timer's key given again");
             let due = Some((self.now.saturating_add(interval), self.next_serial()));
-            self.timers.push(Naive { key, interval, left, due, paused: None, gone: false });
+            let left = if left == Repeat::Times(0) { Repeat::ONCE } else { left };
+            let gone = false;
+            self.timers.push(Naive { key, interval, left, due, paused: false, rest: 0, gone });
         }
 
         fn remove(&mut self, timers: &mut Timers<u32>, which: usize) {
@@ -316,45 +342,52 @@ mod tests {
             assert_eq!(timers.remove(self.timers[name].key), Some(name as u32));
         }
 
-        /// A timer that is moved to a later time keeps its age.
-        fn reschedule(&mut self, name: usize, deadline: u64) {
-            let serial = match self.timers[name].due {
-                Some((due, serial)) if deadline >= due => serial,
-                _ => self.next_serial(),
-            };
-            self.timers[name].due = Some((deadline, serial));
-        }
-
         fn reset(&mut self, timers: &mut Timers<u32>, which: usize) {
             let Some(name) = self.pick(which) else { return };
             timers.reset(self.now, self.timers[name].key);
-            let deadline = self.now.saturating_add(self.timers[name].interval);
-            self.reschedule(name, deadline);
-            self.timers[name].paused = None;
+            let timer = &mut self.timers[name];
+            if timer.left == Repeat::Times(0) {
+                timer.left = Repeat::ONCE;
+            }
+            if timer.paused {
+                timer.rest = timer.interval;
+                return;
+            }
+            // One that is moved to a later time keeps its age.
+            let deadline = self.now.saturating_add(timer.interval);
+            let serial = timer.due.map(|(_, serial)| serial);
+            let serial = serial.unwrap_or_else(|| self.next_serial());
+            self.timers[name].due = Some((deadline, serial));
         }
 
         fn pause(&mut self, timers: &mut Timers<u32>, which: usize) {
             let Some(name) = self.pick(which) else { return };
             let timer = &mut self.timers[name];
-            let left = timer.due.take().map(|(due, _)| due.saturating_sub(self.now));
-            assert_eq!(timers.pause(self.now, timer.key), left);
-            timer.paused = left.or(timer.paused);
+            timers.pause(self.now, timer.key);
+            timer.paused = true;
+            if let Some((due, _)) = timer.due.take() {
+                timer.rest = due.saturating_sub(self.now);
+            }
         }
 
         fn resume(&mut self, timers: &mut Timers<u32>, which: usize) {
             let Some(name) = self.pick(which) else { return };
-            let Some(left) = self.timers[name].paused.take() else { return };
-            timers.resume(self.now, self.timers[name].key, left);
-            self.reschedule(name, self.now.saturating_add(left));
+            let timer = &mut self.timers[name];
+            timers.resume(self.now, timer.key);
+            if std::mem::take(&mut timer.paused) && timer.left != Repeat::Times(0) {
+                let deadline = self.now.saturating_add(timer.rest);
+                let serial = self.next_serial();
+                self.timers[name].due = Some((deadline, serial));
+            }
         }
 
-        fn earliest(&self) -> Option<(u64, u64, usize)> {
+        fn earliest(&self) -> Option<(u64, Serial, usize)> {
             let timers = self.timers.iter().enumerate().filter(|(_, timer)| !timer.gone);
             timers.filter_map(|(name, timer)| timer.due.map(|due| (due.0, due.1, name))).min()
         }
 
         /// Fires in both, and compares. Whether one did.
-        fn fire(&mut self, timers: &mut Timers<u32>, mark: u64) -> bool {
+        fn fire(&mut self, timers: &mut Timers<u32>, mark: Serial) -> bool {
             let expected = self
                 .earliest()
                 .filter(|(due, serial, _)| *due <= self.now && *serial < mark)
@@ -371,7 +404,7 @@ mod tests {
                     *left > 0
                 }
             };
-            assert_eq!(timers.is_scheduled(key), again);
+            assert_eq!(timers.is_done(key), !again);
             if again {
                 // Step by step along the beat, to the first that is still to come.
                 let step = self.timers[name].interval.max(1);
@@ -397,7 +430,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(200))]
         #[test]
         fn timers_do_what_a_sorted_list_does(ops in vec(op(), 1..200)) {
-            let (mut model, mut timers) = (Model::default(), Timers::default());
+            let (mut model, mut timers) = (Model::new(), Timers::default());
             for op in ops {
                 match op {
                     // Zero and for ever is refused by the loop.
@@ -410,7 +443,8 @@ mod tests {
                     Op::Get(which) => if let Some(name) = model.pick(which) {
                         let timer = &model.timers[name];
                         assert_eq!(timers.get_mut(timer.key), Some(&mut (name as u32)));
-                        assert_eq!(timers.is_scheduled(timer.key), timer.due.is_some());
+                        assert_eq!(timers.get(timer.key), Some(&(name as u32)));
+                        assert_eq!(timers.is_done(timer.key), timer.left == Repeat::Times(0));
                     },
                     Op::Fire { passes, limit } => {
                         model.now += passes;
@@ -472,7 +506,7 @@ mod tests {
             let key = timers.insert(0, 10, Repeat::Times(times), 0);
             let count = (1..=10).map(|beat| fired(&mut timers, beat * 10).len()).sum::<usize>();
             assert_eq!(count, expected, "of {times}");
-            assert!(!timers.is_scheduled(key));
+            assert!(timers.is_done(key));
             assert_eq!(timers.next_deadline(), None);
         }
     }
@@ -518,16 +552,20 @@ mod tests {
         let key = timers.insert(ALL - 5, ALL, Repeat::Forever, 1);
         assert_eq!(timers.next_deadline(), Some(ALL));
         timers.reset(ALL - 1, key);
-        assert_eq!(timers.pause(10, key), Some(ALL - 10));
-        timers.resume(ALL - 1, key, ALL - 10);
+        timers.pause(10, key);
+        timers.resume(ALL - 1, key);
         assert_eq!(fired(&mut timers, ALL - 1), []);
         assert_eq!(timers.fire(ALL, timers.mark()), Some(key));
     }
 
     fn bytes(timers: &Timers<u32>) -> usize {
-        // The slab's entry is the timer and perhaps a tag.
-        let entry = size_of::<Timer<u32>>() + size_of::<usize>();
-        timers.timers.capacity() * entry + timers.heap.capacity() * size_of::<Item>()
+        /// As the slab's entries are.
+        #[allow(dead_code, reason = "only its size is asked for")]
+        enum Entry {
+            Vacant(usize),
+            Occupied(Timer<u32>),
+        }
+        timers.timers.capacity() * size_of::<Entry>() + timers.heap.capacity() * size_of::<Item>()
     }
 
     #[test]
@@ -548,8 +586,8 @@ mod tests {
         }
         assert_eq!(longest, TIMERS, "a reset to a later time needs no new item");
         for (now, key) in keys.iter().enumerate() {
-            let left = timers.pause(now as u64, *key).unwrap();
-            timers.resume(now as u64, *key, left / 2);
+            timers.pause(now as u64, *key);
+            timers.resume(now as u64, *key);
             longest = longest.max(timers.heap.len());
         }
         assert!(longest <= 2 * TIMERS + 1_000, "{longest} items for {TIMERS} timers");
@@ -570,14 +608,11 @@ mod tests {
         let mut longest = 0;
         for now in 0..1_000_000_u64 {
             let key = keys[(now % TIMERS) as usize];
-            match now % 3 {
-                0 => timers.reset(now, key),
-                // To an earlier time, which does need a new item.
-                1 => timers.resume(now, key, 300),
-                _ => {
-                    let left = timers.pause(now, key).unwrap();
-                    timers.resume(now, key, left);
-                }
+            if now % 3 == 0 {
+                timers.reset(now, key);
+            } else {
+                timers.pause(now, key);
+                timers.resume(now, key);
             }
             longest = longest.max(timers.heap.len());
         }
