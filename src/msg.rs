@@ -370,6 +370,19 @@ impl ZMsg {
         self.rest = Rest::with_capacity(1);
         &mut self.rest
     }
+
+    /// Where to put the next frame.
+    #[inline]
+    pub(crate) fn next_slot(&mut self) -> &mut ZFrame {
+        if self.first.is_none() {
+            return self.first_slot();
+        }
+        if self.rest.capacity() == 0 {
+            self.rest = Rest::with_capacity(1);
+        }
+        self.rest.push_back(ZFrame::empty());
+        self.rest.back_mut().expect("it was just pushed")
+    }
 }
 
 /// The frames behind the first. A thread keeps the memory of the last one that it dropped for the

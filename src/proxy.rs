@@ -11,7 +11,7 @@ use crate::context::ZContext;
 use crate::error::{Error, Result, SendError};
 use crate::frame::ZFrame;
 use crate::msg::ZMsg;
-use crate::socket::ZSock;
+use crate::socket::{Moved, ZSock};
 use crate::socket_type::SocketType;
 use crate::zloop::{HandlerId, Repeat, ZLoop};
 
@@ -331,8 +331,35 @@ impl<'a> Proxy<'a> {
         Ok(())
     }
 
-    /// Passes on what came from the side `from`.
-    fn pass_on(&mut self, zloop: &mut ZLoop<'_, Self>, from: usize, msg: ZMsg) -> Result<()> {
+    /// Passes on the next message of `source`, the side `from`. Whether there was one.
+    fn pass_on(
+        &mut self,
+        zloop: &mut ZLoop<'_, Self>,
+        from: usize,
+        source: &ZSock,
+    ) -> Result<bool> {
+        let Some(direction) = &self.directions[from] else { return Ok(false) };
+        let msg = if self.capture.is_none() && direction.hopeless.is_empty() {
+            match source.move_to(&self.sockets[1 - from])? {
+                Moved::Nothing => return Ok(false),
+                Moved::Sent(bytes) => {
+                    self.count(from, bytes);
+                    return Ok(true);
+                }
+                Moved::Unsent(msg) => msg,
+            }
+        } else {
+            let mut msg = ZMsg::new();
+            if !source.recv_watched(&mut msg)? {
+                return Ok(false);
+            }
+            msg
+        };
+        self.pass_on_whole(zloop, from, msg)?;
+        Ok(true)
+    }
+
+    fn pass_on_whole(&mut self, zloop: &mut ZLoop<'_, Self>, from: usize, msg: ZMsg) -> Result<()> {
         let Some(msg) = self.attempt(from, msg)? else { return Ok(()) };
         let Some(direction) = &mut self.directions[from] else { return Ok(()) };
         if msg.first().is_some_and(|peer| direction.hopeless.contains(peer)) {
@@ -388,15 +415,19 @@ impl<'a> Proxy<'a> {
             }
         }
         hopeless.map(|peer| direction.hopeless.remove(&peer));
-        let [messages, sum] = &self.counters.traffic[from];
-        Counters::add(messages, 1);
-        Counters::add(sum, bytes);
+        self.count(from, bytes);
         if let Some((capture, copy)) = self.capture.as_ref().zip(copy) {
             if capture.try_send(copy).is_err() {
                 Counters::add(&self.counters.uncaptured, 1);
             }
         }
         Ok(None)
+    }
+
+    fn count(&self, from: usize, bytes: u64) {
+        let [messages, sum] = &self.counters.traffic[from];
+        Counters::add(messages, 1);
+        Counters::add(sum, bytes);
     }
 
     fn drop_message(&self, why: &Error) {
@@ -447,10 +478,10 @@ impl Direction {
         if !source.socket_type().receives() || !sink.socket_type().sends() {
             return Ok(None);
         }
-        let pass_on = move |proxy: &mut Proxy<'a>, zloop: &mut ZLoop<'a, _>, msg| {
-            proxy.pass_on(zloop, from, msg)
+        let pass_on = move |proxy: &mut Proxy<'a>, zloop: &mut ZLoop<'a, _>, source: &ZSock| {
+            proxy.pass_on(zloop, from, source)
         };
-        let reader = zloop.reader(Rc::clone(source), pass_on)?;
+        let reader = zloop.mover(Rc::clone(source).into(), pass_on)?;
         zloop.set_burst(reader, BURST);
         let room = if sink.socket_type().tells_room() {
             let try_again = move |proxy: &mut Proxy<'a>, zloop: &mut ZLoop<'a, _>, _: &ZSock| {

@@ -1154,6 +1154,60 @@ fn a_client_that_goes_while_it_holds_the_others_up_lets_them_go_on() {
 
 // How it ends.
 
+/// Thousands of frames each, so that a peer dies in the middle of one.
+#[test]
+fn what_passes_while_peers_die_is_whole_and_counted() {
+    const PEERS: usize = 25;
+    let message = |number: u32| -> ZMsg {
+        let frames = (0..2_000 + number * 7 % 1_000)
+            .map(|index| (u64::from(number) << 32) + u64::from(index));
+        frames.collect()
+    };
+    for (front, back) in
+        [(SocketType::Pull, SocketType::Push), (SocketType::Dealer, SocketType::Dealer)]
+    {
+        within(2 * LIMIT, back.name(), move || {
+            let ctx = context();
+            let (proxy, front_end, back_end) = proxy_with(&ctx, "tcp", front, back, 3);
+            let sender = if front == SocketType::Pull { SocketType::Push } else { front };
+            let sender = connected_with(&ctx, sender, &front_end, 3);
+            let (enough, told) = mpsc::channel::<()>();
+            let sending = thread::spawn(move || {
+                let mut sent = 0;
+                while told.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                    match sender.send_timeout(message(sent), Duration::from_millis(10)) {
+                        Ok(()) => sent += 1,
+                        Err(failed) => assert!(failed.error.is_timeout(), "{failed:?}"),
+                    }
+                }
+                (sent, sender)
+            });
+            let receiver = if back == SocketType::Push { SocketType::Pull } else { back };
+            let mut next = 0;
+            let mut check = |msg: ZMsg| {
+                let number = (msg.clone().pop_u64().unwrap() >> 32) as u32;
+                assert!(number >= next, "{number} after {next}");
+                assert_eq!(msg, message(number));
+                next = number + 1;
+            };
+            for _ in 0..PEERS {
+                let ctx = context();
+                check(receive(&connected_with(&ctx, receiver, &back_end, 3)));
+            }
+            drop(enough);
+            let (sent, _sender) = sending.join().unwrap();
+            let last = connected_with(&ctx, receiver, &back_end, 3);
+            until("all is passed on", || {
+                while let Ok(msg) = last.try_recv() {
+                    check(msg);
+                }
+                proxy.statistics().forward.messages == u64::from(sent)
+            });
+            assert_eq!(proxy.stop().unwrap().dropped, 0);
+        });
+    }
+}
+
 #[test]
 fn the_shutdown_of_its_context_ends_it_in_order() {
     type Scenes = [(&'static str, fn(&ZContext) -> Scene); 5];

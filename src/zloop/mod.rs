@@ -312,7 +312,11 @@ enum Call<'a, D> {
 
 /// A reader's handler, its type forgotten once per turn and not once per message.
 trait ReaderCall<'a, D> {
-    /// Receives a burst of messages, and more if nobody else waits. Whether there may be more.
+    /// Takes the next message out of the socket and does what is to be done with it. Whether there was
+    /// one.
+    fn take(&mut self, data: &mut D, zloop: &mut ZLoop<'a, D>, socket: &ZSock) -> Result<bool>;
+
+    /// Takes a burst of messages, and more if nobody else waits. Whether there may be more.
     ///
     /// It costs system calls to find a socket empty, for its sender too, which then has to wake this
     /// thread. So that is put off: until the others have had their turn, it may be empty no more.
@@ -321,33 +325,12 @@ trait ReaderCall<'a, D> {
         data: &mut D,
         zloop: &mut ZLoop<'a, D>,
         socket: &ZSock,
-        turn: Turn,
-    ) -> Result<bool>;
-}
-
-/// A reader's turn: who it is, and how many messages it may receive while others wait.
-struct Turn {
-    id: HandlerId,
-    burst: usize,
-}
-
-impl<'a, D, F> ReaderCall<'a, D> for F
-where
-    F: FnMut(&mut D, &mut ZLoop<'a, D>, ZMsg) -> Result<()>,
-{
-    fn call(
-        &mut self,
-        data: &mut D,
-        zloop: &mut ZLoop<'a, D>,
-        socket: &ZSock,
         Turn { id, mut burst }: Turn,
     ) -> Result<bool> {
         loop {
-            let mut msg = ZMsg::new();
-            if !socket.recv_watched(&mut msg)? {
+            if !self.take(data, zloop, socket)? {
                 return Ok(false);
             }
-            self(data, zloop, msg)?;
             if zloop.stirred {
                 zloop.stirred = false;
                 if zloop.stopping || zloop.find(id).is_none_or(|handler| handler.paused) {
@@ -361,6 +344,43 @@ where
             }
             zloop.allowance -= 1;
         }
+    }
+}
+
+/// A reader's turn: who it is, and how many messages it may receive while others wait.
+struct Turn {
+    id: HandlerId,
+    burst: usize,
+}
+
+/// A handler of whole messages.
+struct Receiver<F>(F);
+
+impl<'a, D, F> ReaderCall<'a, D> for Receiver<F>
+where
+    F: FnMut(&mut D, &mut ZLoop<'a, D>, ZMsg) -> Result<()>,
+{
+    #[inline(always)] // see recv_watched
+    fn take(&mut self, data: &mut D, zloop: &mut ZLoop<'a, D>, socket: &ZSock) -> Result<bool> {
+        let mut msg = ZMsg::new();
+        if !socket.recv_watched(&mut msg)? {
+            return Ok(false);
+        }
+        self.0(data, zloop, msg)?;
+        Ok(true)
+    }
+}
+
+/// A handler that takes messages out of the socket by itself.
+struct Mover<F>(F);
+
+impl<'a, D, F> ReaderCall<'a, D> for Mover<F>
+where
+    F: FnMut(&mut D, &mut ZLoop<'a, D>, &ZSock) -> Result<bool>,
+{
+    #[inline]
+    fn take(&mut self, data: &mut D, zloop: &mut ZLoop<'a, D>, socket: &ZSock) -> Result<bool> {
+        self.0(data, zloop, socket)
     }
 }
 
@@ -508,7 +528,17 @@ impl<'a, D> ZLoop<'a, D> {
         socket: impl Into<Lend<'a>>,
         handler: impl FnMut(&mut D, &mut ZLoop<'a, D>, ZMsg) -> Result<()> + 'a,
     ) -> Result<HandlerId> {
-        self.watch(socket.into(), Events::READABLE, Call::Reader(Box::new(handler)))
+        self.watch(socket.into(), Events::READABLE, Call::Reader(Box::new(Receiver(handler))))
+    }
+
+    /// As [`reader`](ZLoop::reader), for a handler that takes a message out of the socket by itself, and
+    /// says whether there was one.
+    pub(crate) fn mover(
+        &mut self,
+        socket: Lend<'a>,
+        handler: impl FnMut(&mut D, &mut ZLoop<'a, D>, &ZSock) -> Result<bool> + 'a,
+    ) -> Result<HandlerId> {
+        self.watch(socket, Events::READABLE, Call::Reader(Box::new(Mover(handler))))
     }
 
     /// Calls `handler` while `socket` has input, for it to receive. What it leaves it is called for
