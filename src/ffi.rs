@@ -93,24 +93,17 @@ impl RawMsg {
     /// Copies `bytes` into a new message.
     #[inline]
     pub(crate) fn copied(bytes: &[u8]) -> RawMsg {
-        let mut msg = RawMsg(MaybeUninit::uninit());
-        msg.init_copied(bytes);
-        msg
-    }
-
-    /// Makes a copy of `bytes` where there is no message yet, or one that owns nothing.
-    #[inline]
-    fn init_copied(&mut self, bytes: &[u8]) {
-        let msg = self.0.as_mut_ptr();
+        let mut msg = MaybeUninit::uninit();
         // SAFETY: zmq_msg_init_size initialises the memory it is given, or fails with ENOMEM.
-        if unsafe { zmq_sys::zmq_msg_init_size(msg, bytes.len()) } == -1 {
+        if unsafe { zmq_sys::zmq_msg_init_size(msg.as_mut_ptr(), bytes.len()) } == -1 {
             out_of_memory(bytes.len());
         }
         // SAFETY: the message was just made with room for `bytes.len()` bytes, nobody else has it.
         unsafe {
-            let data = zmq_sys::zmq_msg_data(msg).cast::<u8>();
+            let data = zmq_sys::zmq_msg_data(msg.as_mut_ptr()).cast::<u8>();
             ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
         }
+        RawMsg(msg)
     }
 
     /// Takes over the vector's memory.
@@ -201,18 +194,6 @@ impl RawMsg {
     pub(crate) fn copy_to(&mut self, copy: &mut RawMsg) {
         // SAFETY: `&mut self` makes this the only thread that has the message.
         unsafe { self.copy_unlocked(copy) };
-    }
-
-    /// Puts a copy of the content in place of `empty`, for the sole user of the message. The metadata of
-    /// a short one is left out: threads that count its users get into each other's way.
-    #[inline]
-    pub(crate) fn copy_content_to(&mut self, empty: &mut RawMsg) {
-        let bytes = self.bytes();
-        if bytes.len() <= RawMsg::INLINE {
-            empty.init_copied(bytes);
-        } else {
-            self.copy_to(empty);
-        }
     }
 
     /// # Safety

@@ -1,3 +1,5 @@
+mod moving;
+
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
@@ -16,6 +18,8 @@ use crate::interrupt::{self, Stop};
 use crate::msg::ZMsg;
 use crate::socket_type::SocketType;
 use crate::touch::Watch;
+
+pub(crate) use moving::Moved;
 
 /// A socket that sends and receives whole messages and closes itself (CZMQ's `zsock`).
 ///
@@ -1139,82 +1143,6 @@ fn unexpected(expected: &'static str, frames: impl IntoIterator<Item = ZFrame>) 
     Error::Unexpected { expected, frames }
 }
 
-/// What has become of a message that was to be moved.
-pub(crate) enum Moved {
-    /// There is none.
-    Nothing,
-    /// It was sent: so many bytes.
-    Sent(u64),
-    /// It was received, and not sent.
-    Unsent(ZMsg),
-}
-
-/// # Moving
-impl ZSock {
-    /// Receives the next message and sends it with `sink`, both without waiting, each frame as it comes:
-    /// it need not be put together first. For the reactor that watches this socket.
-    ///
-    /// What comes back unsent is to be sent as usual, which may work.
-    pub(crate) fn move_to(&self, sink: &ZSock) -> Result<Moved> {
-        let recv = |frame: &mut RawMsg| retry(|| self.raw.recv(frame, false));
-        let mut frame = RawMsg::empty();
-        match recv(&mut frame) {
-            Err(Errno::AGAIN | Errno::FSM) => return Ok(Moved::Nothing),
-            received => received.map_err(|errno| self.cannot_receive(errno))?,
-        }
-        let mut more = frame.more_mut();
-        let mut msg = ZMsg::new();
-        let mut refused = None;
-        if sink.sends_frame_by_frame(more) {
-            sink.touch();
-            let mut bytes = 0;
-            loop {
-                bytes += frame.len() as u64;
-                if more {
-                    // libzmq takes a frame away, and may still refuse a later one.
-                    frame.copy_content_to(msg.next_slot().raw_mut());
-                }
-                if let Err(errno) = retry(|| sink.raw.send(&mut frame, more)) {
-                    refused = Some(errno);
-                    break;
-                }
-                if !more {
-                    // libzmq has left it empty: there is nothing to close.
-                    std::mem::forget(frame);
-                    sink.has_sent.set(true);
-                    return Ok(Moved::Sent(bytes));
-                }
-                recv(&mut frame).map_err(|errno| self.cannot_receive(errno))?;
-                more = frame.more_mut();
-            }
-            if more {
-                msg.pop_back(); // the copy of what was refused
-            }
-        }
-        let accepted = msg.len();
-        *msg.next_slot().raw_mut() = frame;
-        while more {
-            let slot = msg.next_slot().raw_mut();
-            recv(slot).map_err(|errno| self.cannot_receive(errno))?;
-            more = slot.more_mut();
-        }
-        if let Some(errno) = refused {
-            let _ = sink.abandon(&msg, accepted, false, errno);
-        }
-        Ok(Moved::Unsent(msg))
-    }
-
-    /// Whether a message may be sent before all of it is there: there is no form for the whole, or the
-    /// first frame shows it.
-    fn sends_frame_by_frame(&self, more: bool) -> bool {
-        match self.socket_type {
-            SocketType::Req | SocketType::Stream => false,
-            SocketType::Router => more && !self.plain_tcp.get(),
-            _ => true,
-        }
-    }
-}
-
 /// How long an operation may wait.
 #[derive(Clone, Copy)]
 enum Wait {
@@ -1363,71 +1291,6 @@ impl Drop for ZSock {
         }
         if let Some(context) = &self.context {
             context.closed();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::thread;
-    use std::time::Duration;
-
-    use super::{Moved, ZSock};
-    use crate::context::ZContext;
-    use crate::msg::ZMsg;
-    use crate::socket_type::SocketType::{self, Dealer, Pull, Push};
-
-    const LIMIT: Duration = Duration::from_secs(20);
-
-    fn context() -> ZContext {
-        ZContext::builder().linger(Some(Duration::ZERO)).signals(false).build().unwrap()
-    }
-
-    fn endless(ctx: &ZContext, socket_type: SocketType) -> ZSock {
-        let socket = ctx.socket(socket_type).unwrap();
-        socket.set_sndhwm(None).unwrap();
-        socket.set_rcvhwm(None).unwrap();
-        socket
-    }
-
-    /// Of thousands of frames, so that a peer dies in the middle of one.
-    fn message(number: u64) -> ZMsg {
-        (0..2_000 + number * 7 % 1_000).map(|index| number << 32 | index).collect()
-    }
-
-    #[test]
-    fn what_a_dying_peer_does_not_take_comes_back_whole_and_goes_to_the_next() {
-        for (feeding, moved, sending, receiving) in
-            [(Push, Pull, Push, Pull), (Dealer, Dealer, Dealer, Dealer)]
-        {
-            let ctx = context();
-            let (feed, source) = (endless(&ctx, feeding), endless(&ctx, moved));
-            let name = format!("inproc://moved-{}", sending.name());
-            source.bind(&name).unwrap();
-            feed.connect(&name).unwrap();
-            let sink = endless(&ctx, sending);
-            let endpoint = sink.bind("tcp://127.0.0.1:*").unwrap();
-
-            let mut number = 0;
-            let mut unsent = message(number);
-            for _ in 0..40 {
-                let peer = endless(&context(), receiving);
-                peer.connect(&endpoint).unwrap();
-                sink.send_timeout(unsent, LIMIT).unwrap();
-                assert_eq!(peer.recv_timeout(LIMIT).unwrap(), message(number));
-                let dying = thread::spawn(move || drop(peer));
-                unsent = loop {
-                    number += 1;
-                    feed.send(message(number)).unwrap();
-                    match source.move_to(&sink).unwrap() {
-                        Moved::Sent(bytes) => assert_eq!(bytes, 8 * message(number).len() as u64),
-                        Moved::Unsent(msg) => break msg,
-                        Moved::Nothing => panic!("{number} is not there"),
-                    }
-                };
-                assert_eq!(unsent, message(number));
-                dying.join().unwrap();
-            }
         }
     }
 }
