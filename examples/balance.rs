@@ -40,6 +40,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let args = Args::parse();
     let sockets = 3 * (args.clients + args.workers) + 2; // a thread's own and the ends of its pipe
     let ctx = ZContext::builder().max_sockets(sockets).linger(Some(Duration::ZERO)).build()?;

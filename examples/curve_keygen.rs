@@ -33,6 +33,7 @@ fn pair(text: &str) -> Result<(String, String), &'static str> {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let args = Args::parse();
     let mut secret = args.file.clone().into_os_string();
     secret.push("_secret");

@@ -18,6 +18,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     orderly(ask(&Args::parse())) // Ctrl-C is a way to end
 }
 

@@ -20,6 +20,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     orderly(serve(&Args::parse())) // Ctrl-C is a way to end
 }
 

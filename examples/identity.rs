@@ -6,6 +6,7 @@
 use zkit::{Result, SocketType, ZContext};
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let ctx = ZContext::new()?;
     let sink = ctx.router("@inproc://example")?;
 

@@ -14,6 +14,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let ctx = ZContext::new()?; // catches Ctrl-C
     let server = ctx.rep("")?;
     println!("Listening at {}, until Ctrl-C", server.bind(&Args::parse().endpoint)?);

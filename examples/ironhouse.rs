@@ -35,6 +35,7 @@ enum House {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     orderly(visit(&Args::parse()))
 }
 

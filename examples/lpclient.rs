@@ -27,6 +27,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     orderly(ask(&Args::parse()))
 }
 

@@ -26,6 +26,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     orderly(serve(&Args::parse()))
 }
 

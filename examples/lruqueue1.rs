@@ -30,6 +30,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let args = Args::parse();
     // What is not sent when the program ends is for nobody.
     let ctx = ZContext::builder().linger(Some(Duration::ZERO)).build()?;

@@ -38,6 +38,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let args = Args::parse();
     let sockets = args.clients + args.workers + 2;
     // What is not sent when the program ends is for nobody.

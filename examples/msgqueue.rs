@@ -20,6 +20,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let args = Args::parse();
     let ctx = ZContext::new()?;
     let frontend = ctx.router("")?;

@@ -5,6 +5,7 @@
 use zkit::{Result, ZContext, ZSock, orderly, thread};
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     orderly(step3())
 }
 

@@ -23,6 +23,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let args = Args::parse();
     let ctx = ZContext::new()?;
     let clients = ctx.router("")?;

@@ -19,6 +19,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     orderly(run(&Args::parse()))
 }
 

@@ -53,6 +53,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let args = Args::parse();
     println!("I: preparing broker at {}...", args.me);
     // What is not sent when the broker ends is for nobody.

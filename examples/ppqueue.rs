@@ -31,6 +31,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let args = Args::parse();
     let heartbeat = Duration::from_millis(args.heartbeat);
     let ctx = ZContext::new()?;

@@ -39,6 +39,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let args = Args::parse();
     let random = args.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
     orderly(Worker { args, random, cycles: 0 }.run())

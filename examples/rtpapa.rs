@@ -9,6 +9,7 @@
 use zkit::{Result, SocketType, ZContext, orderly};
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     orderly(route()) // Ctrl-C is a way to end
 }
 

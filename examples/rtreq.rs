@@ -25,6 +25,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let args = Args::parse();
     let ctx = ZContext::new()?;
     let client = ctx.router("")?;

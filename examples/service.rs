@@ -50,6 +50,7 @@ enum Role {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let role = Args::parse().role;
     let ctx = ZContext::new()?; // catches Ctrl-C
     zkit::orderly(match role {

@@ -28,6 +28,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let args = Args::parse();
     let ctx = ZContext::new()?;
     let frontend = router(&ctx, &args.frontend)?;

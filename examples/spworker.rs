@@ -29,6 +29,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     orderly(work(&Args::parse()))
 }
 

@@ -29,6 +29,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let args = Args::parse();
     let ctx = ZContext::builder().linger(Some(Duration::from_secs(30))).build()?;
     let publisher = ctx.socket(SocketType::XPub)?;

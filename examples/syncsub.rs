@@ -17,6 +17,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     orderly(count(&Args::parse()))
 }
 

@@ -31,6 +31,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     orderly(serve(&Args::parse()))
 }
 

@@ -21,6 +21,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let args = Args::parse();
     let ctx = ZContext::new()?;
     println!("Collecting updates from weather server...");

@@ -15,6 +15,7 @@ struct Args {
 }
 
 fn main() -> Result<()> {
+    sigpipe::reset();
     let ctx = ZContext::new()?;
     let publisher = ctx.pub_("")?;
     println!("Publishing at {}", publisher.bind(&Args::parse().endpoint)?);

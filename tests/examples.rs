@@ -630,3 +630,16 @@ fn curve_keygen_makes_a_pair_and_replaces_none() {
     }
     assert_eq!(folder.path().read_dir().unwrap().count(), 2);
 }
+
+#[test]
+fn they_end_without_a_word_when_nobody_reads_what_they_print() {
+    for (name, args) in [("lruqueue3", &[][..]), ("asyncsrv", &["3", "60"])] {
+        let folder = folder();
+        let mut example = Example::start(name, args, &folder);
+        example.line();
+        example.stop_reading();
+        let (status, errors) = example.end();
+        assert_eq!(status.signal(), Some(Signal::SIGPIPE as i32), "{name}: {status}");
+        assert_eq!(errors, "", "{name}");
+    }
+}

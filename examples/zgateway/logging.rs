@@ -10,6 +10,8 @@ use crate::config::{Format, Level, Log};
 pub fn init(log: &Log) {
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::from(log.level))
+        // Where to, if nobody reads the log?
+        .log_internal_errors(false)
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal());
     match log.format {

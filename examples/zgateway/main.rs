@@ -19,6 +19,7 @@ mod protocol;
 mod stream;
 mod tools;
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -59,6 +60,10 @@ struct Serve {
 
 impl Command {
     fn run(self) -> Result<ExitCode> {
+        // A gateway goes on when nobody reads what it prints. The others have nothing else to do.
+        if !matches!(self, Command::Serve(Serve { check: false, .. })) {
+            sigpipe::reset();
+        }
         match self {
             Command::Serve(Serve { config, check: true, .. }) => check(&config)?,
             Command::Serve(args) => serve(args)?,
@@ -78,7 +83,7 @@ fn serve(args: Serve) -> Result<()> {
         level: args.log.unwrap_or(config.log.level),
         format: if args.json { Format::Json } else { config.log.format },
     });
-    gateway::serve(config, |addresses| print!("{addresses}"))
+    gateway::serve(config, |addresses| _ = write!(io::stdout(), "{addresses}"))
 }
 
 fn check(file: &Path) -> Result<()> {

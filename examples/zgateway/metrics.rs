@@ -3,6 +3,7 @@
 //! What a message adds to is one thread's alone until the end of a turn, so that threads do not wait
 //! for each other to count.
 
+use std::io::{self, Write};
 use std::time::Duration;
 
 use prometheus::local::{LocalHistogram, LocalIntCounter};
@@ -180,7 +181,9 @@ impl Metrics {
     pub fn print_summary(&self, time: Duration) {
         let families = self.registry.gather();
         let sum = |name| status::total(&families, name);
-        println!(
+        // Somebody may have closed it.
+        let _ = writeln!(
+            io::stdout(),
             "{:.1} s: {} clients, {} requests, {} of them forwarded, {} replies, {} unanswered",
             time.as_secs_f64(),
             sum("zgateway_accepted_total"),

@@ -180,6 +180,7 @@ pub struct HandlerId {
     generation: u32,
 }
 
+/// In which table a handler is, and where there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Key {
     Timer(u32),

@@ -201,9 +201,9 @@ impl Example {
         let stdout = BufReader::new(process.stdout.take().expect("it is piped"));
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
-            stdout.lines().map_while(Result::ok).for_each(|line| {
-                let _ = sender.send(line);
-            });
+            let mut lines = stdout.lines().map_while(Result::ok);
+            // As long as the test is there to receive them.
+            let _ = lines.try_for_each(|line| sender.send(line));
         });
         Example { name, process, lines }
     }
@@ -237,6 +237,16 @@ impl Example {
     /// What it has printed until now and nobody has asked for.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.lines.try_iter().collect()
+    }
+
+    /// Closes the other end of its output, at the next line that it prints.
+    pub(crate) fn stop_reading(&mut self) {
+        self.lines = mpsc::channel().1;
+    }
+
+    /// Closes the other end of its complaints.
+    pub(crate) fn stop_reading_errors(&mut self) {
+        self.process.stderr = None;
     }
 
     #[track_caller]
@@ -300,8 +310,9 @@ impl Example {
             thread::sleep(Duration::from_millis(1));
         };
         let mut errors = String::new();
-        let stderr = self.process.stderr.as_mut().expect("it is piped");
-        stderr.read_to_string(&mut errors).expect("it prints text");
+        if let Some(stderr) = &mut self.process.stderr {
+            stderr.read_to_string(&mut errors).expect("it prints text");
+        }
         (status, errors)
     }
 }

@@ -171,3 +171,18 @@ fn the_load_finds_a_gateway_that_dies() {
     let report: serde_json::Value = serde_json::from_str(&output[0]).expect(&output[0]);
     assert_eq!(report["ended_early"], 20);
 }
+
+#[test]
+fn it_goes_on_when_nobody_reads_its_log() {
+    let mut gateway = Gateway::start_with("", &["--log", "trace"]);
+    gateway.process.stop_reading_errors();
+    let back_end = gateway.back_end("chat", 1);
+    for _ in 0..10 {
+        let mut client = gateway.client();
+        client.send(1, "hello");
+        back_end.echo(1);
+        client.expect(1, "hello");
+    }
+    gateway.wait_for_closed("left", 10);
+    assert_eq!(gateway.end().replies, 10);
+}
