@@ -912,7 +912,8 @@ impl ZSock {
         }
     }
 
-    /// Receives a whole message if there is one.
+    /// Receives a whole message if there is one. What another thread has just sent may still be on
+    /// its way, over inproc too.
     ///
     /// # Errors
     /// As [`recv`](ZSock::recv), and [`Error::WouldBlock`] when there is none. It does not look for
