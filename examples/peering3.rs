@@ -89,7 +89,7 @@ fn main() -> Result<()> {
     ctx.shutdown()?;
     clients.into_iter().chain(workers).map(ZThread::join).try_for_each(orderly)?;
     println!("I: served {local} locally, {abroad} in the cloud; lost {lost}");
-    ended
+    orderly(ended)
 }
 
 fn endpoint(name: &str, what: &str) -> String {

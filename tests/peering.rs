@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
@@ -134,4 +135,19 @@ fn a_second_broker_of_the_same_name_is_told_so_and_no_name_is_a_usage_message() 
     assert_eq!(status.code(), Some(1));
     assert_eq!(errors, "Error: cannot bind \"ipc://A-cloud.ipc\": address already in use\n");
     first.interrupt(Signal::SIGINT);
+}
+
+/// Whatever it is at: each of these is on the way to its work.
+#[test]
+fn a_signal_while_it_starts_is_an_orderly_end_too() {
+    for moment in 0..20 {
+        let folder = folder();
+        let mut broker = Example::start("peering3", &["A"], &folder);
+        broker.line(); // Ctrl-C is caught soon after it
+        thread::sleep(Duration::from_millis(moment));
+        broker.signal(Signal::SIGINT);
+        let (status, errors) = broker.end();
+        assert!(status.success() || status.signal() == Some(Signal::SIGINT as i32), "{errors}");
+        assert_eq!(errors, "");
+    }
 }

@@ -287,7 +287,8 @@ impl Example {
         (status, output, errors)
     }
 
-    /// Sends a signal, and expects an orderly end within a second.
+    /// Sends a signal, and expects an orderly end within what a busy machine may take for that; an idle
+    /// one needs milliseconds.
     #[track_caller]
     pub(crate) fn interrupt(mut self, signal: Signal) {
         let sent = Instant::now();
@@ -296,7 +297,7 @@ impl Example {
         assert!(status.success(), "{} ended with {status} on {signal}: {errors}", self.name);
         assert_eq!(errors, "", "{} complained on {signal}", self.name);
         let took = sent.elapsed();
-        assert!(took < Duration::from_secs(1), "{} took {took:?} to end on {signal}", self.name);
+        assert!(took < Duration::from_secs(5), "{} took {took:?} to end on {signal}", self.name);
     }
 
     #[track_caller]
