@@ -884,7 +884,7 @@ mod paranoid {
     fn a_worker_that_fell_silent_is_given_no_requests_until_it_is_heard_again() {
         let queue = Queue::beating(Kind::Paranoid, "300");
         let [silent, other] = [queue.good_worker(), queue.good_worker()];
-        queue.assert_serves();
+        queue.put_to_work(&silent);
         silent.signal(Signal::SIGSTOP);
         queue.broker.line_with("has expired");
         // If it was the other, on a busy machine, then this one is not far behind.
