@@ -181,7 +181,7 @@ pub struct HandlerId {
 }
 
 /// In which table a handler is, and where there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     Timer(u32),
     Handler(u32),
