@@ -417,8 +417,9 @@ impl RawSocket {
         call: unsafe extern "C" fn(*mut c_void, *const c_char) -> c_int,
     ) -> Result<(), Errno> {
         self.generation.check()?;
+        // libzmq looks into its mailbox first, which a signal may break off, and does nothing then.
         // SAFETY: the socket is live and used by one thread; the string ends in NUL.
-        check(unsafe { call(self.ptr.as_ptr(), endpoint.as_ptr()) }).map(drop)
+        retry(|| check(unsafe { call(self.ptr.as_ptr(), endpoint.as_ptr()) })).map(drop)
     }
 
     /// Sends without waiting. On success `msg` is left empty, on failure as it was, but without
@@ -567,8 +568,12 @@ impl RawMonitor {
         let shared = socket.monitored.get_or_init(Arc::default);
         let mut monitored = lock(shared);
         let all = zmq_sys::ZMQ_EVENT_ALL as c_int;
-        // SAFETY: the socket is live and used by this thread alone, the name is a C string.
-        check(unsafe { zmq_sys::zmq_socket_monitor(socket.ptr.as_ptr(), endpoint.as_ptr(), all) })?;
+        retry(|| {
+            // SAFETY: the socket is live and used by this thread alone, the name is a C string.
+            check(unsafe {
+                zmq_sys::zmq_socket_monitor(socket.ptr.as_ptr(), endpoint.as_ptr(), all)
+            })
+        })?;
         let serial = monitored.as_ref().map_or(0, |earlier| earlier.serial + 1);
         *monitored = Some(Monitored { socket: socket.ptr, serial });
         Ok(RawMonitor { monitored: Arc::clone(shared), serial })

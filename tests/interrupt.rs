@@ -18,7 +18,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, raise, sigaction};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, alarm, fork, gettid};
-use zkit::{Error, Events, SocketType, ZContext, ZPoller, ZSock, clock, interrupt};
+use zkit::{Error, Events, SocketType, ZContext, ZMonitor, ZPoller, ZSock, clock, interrupt};
 
 use common::{alone, ended_alone};
 
@@ -513,6 +513,28 @@ fn a_stray_signal_changes_no_timeout() {
     });
 }
 
+/// Whatever a socket's calls ask of libzmq begins with a look at its mailbox, which a signal may
+/// break off.
+#[test]
+fn a_stray_signal_fails_no_call_that_does_not_wait() {
+    alone(|| {
+        let ctx = ZContext::new().unwrap();
+        let socket = ctx.socket(SocketType::Pair).unwrap();
+        let peer = ctx.pair("@inproc://peer").unwrap();
+        among_strays(move || {
+            while STRAYS.load(Ordering::SeqCst) < 200 {
+                socket.bind("inproc://strays").unwrap();
+                socket.unbind("inproc://strays").unwrap();
+                socket.connect("inproc://peer").unwrap();
+                socket.disconnect("inproc://peer").unwrap();
+                drop(ZMonitor::new(&socket).unwrap());
+                assert!(peer.try_recv().unwrap_err().is_would_block());
+            }
+        });
+        assert_many_strays();
+    });
+}
+
 #[test]
 fn a_stray_signal_ends_no_drop_of_a_context() {
     alone(|| {
@@ -525,7 +547,8 @@ fn a_stray_signal_ends_no_drop_of_a_context() {
             drop((push, ctx));
             start.elapsed()
         });
-        assert!(taken >= linger && taken < linger + PROMPTLY, "{taken:?}");
+        // libzmq, which measures this time, drops fractions of its milliseconds.
+        assert!(taken > linger * 9 / 10 && taken < linger + PROMPTLY, "{taken:?}");
         assert_many_strays();
     });
 }
