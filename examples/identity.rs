@@ -3,10 +3,14 @@
 //!
 //!     cargo run --release --example identity
 
-use zkit::{Result, SocketType, ZContext};
+use zkit::{Result, SocketType, ZContext, orderly};
 
 fn main() -> Result<()> {
     sigpipe::reset();
+    orderly(show()) // Ctrl-C is a way to end
+}
+
+fn show() -> Result<()> {
     let ctx = ZContext::new()?;
     let sink = ctx.router("@inproc://example")?;
 

@@ -649,6 +649,34 @@ pub(crate) fn replace_pair(one: RawFd, others: &[RawFd]) {
     }
 }
 
+/// Makes `call` while this thread gets none of `signals`; those that come are delivered to it at the
+/// end.
+pub(crate) fn holding_back<T>(signals: &[c_int], call: impl FnOnce() -> T) -> T {
+    /// Gives the thread back the signals that it had, also after a panic.
+    struct Mask(libc::sigset_t);
+    impl Drop for Mask {
+        fn drop(&mut self) {
+            // SAFETY: the set is one that the system filled in; no older one is asked for.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
+        }
+    }
+    let mut held = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is valid for writing; it is initialised first.
+    unsafe { libc::sigemptyset(held.as_mut_ptr()) };
+    for &signal in signals {
+        // SAFETY: as above. A number that is no signal's is not added.
+        unsafe { libc::sigaddset(held.as_mut_ptr(), signal) };
+    }
+    let mut before = held;
+    // SAFETY: both sets are initialised and valid. The call fails only for an unknown way of
+    // changing the mask.
+    let _mask = unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, held.as_ptr(), before.as_mut_ptr());
+        Mask(before.assume_init())
+    };
+    call()
+}
+
 /// Locks a mutex, also after a panic of a thread that held it: no state of zkit's is left half
 /// changed by one.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -73,18 +73,20 @@ static SIGTERM_CAME: AtomicBool = AtomicBool::new(false);
 pub fn catch() -> Result<()> {
     let doorbell = doorbell()?;
     let Some(rings) = lock(&doorbell.for_signals).take() else { return Ok(()) };
-    for ((signal, came), ring) in SIGNALS.into_iter().zip(rings) {
-        catch_one(signal, came, ring)
-            .map_err(|source| Error::Io { what: "cannot catch signals".into(), source })?;
-    }
-    Ok(())
+    // One that comes meanwhile waits until all that it has to do is registered.
+    ffi::holding_back(&SIGNALS.map(|(signal, _)| signal), || {
+        SIGNALS.into_iter().zip(rings).try_for_each(|((signal, came), ring)| {
+            catch_one(signal, came, ring)
+                .map_err(|source| Error::Io { what: "cannot catch signals".into(), source })
+        })
+    })
 }
 
 const SIGNALS: [(i32, &AtomicBool); 2] = [(SIGINT, &SIGINT_CAME), (SIGTERM, &SIGTERM_CAME)];
 
 /// The actions run in the order of registration: the interrupt, which is the first so that a signal
-/// while the others are registered is not lost; the default action if the signal came before; that it
-/// came; and last the descriptor, so that who wakes finds the flags set.
+/// that another thread gets meanwhile is not lost; the default action if the signal came before; that
+/// it came; and last the descriptor, so that who wakes finds the flags set.
 fn catch_one(signal: i32, came: &'static AtomicBool, ring: UnixStream) -> io::Result<()> {
     signal_hook::flag::register(signal, &INTERRUPTED)?;
     signal_hook::flag::register_conditional_default(signal, came)?;

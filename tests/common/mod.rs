@@ -326,7 +326,7 @@ impl Drop for Example {
 }
 
 /// Cargo puts examples beside the folder of this test.
-fn program(name: &str) -> PathBuf {
+pub(crate) fn program(name: &str) -> PathBuf {
     let test = env::current_exe().expect("this program has a path");
     let target = test.parent().and_then(|deps| deps.parent()).expect("it is in target/*/deps");
     let program = target.join("examples").join(name);
