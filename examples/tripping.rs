@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::Parser;
 use mio::Interest;
 use mio::net::{TcpListener, TcpStream};
-use zkit::{Events, HandlerId, Repeat, Result, ZContext, ZLoop, ZMsg, ZSock, orderly};
+use zkit::{Error, Events, HandlerId, Repeat, Result, ZContext, ZLoop, ZMsg, ZSock, orderly};
 
 /// Gives lines and messages back in capitals.
 #[derive(Parser)]
@@ -39,7 +39,10 @@ fn serve(args: &Args) -> Result<()> {
     let ctx = ZContext::new()?;
     let router = ctx.router("")?;
     println!("Messages at {}", router.bind(&args.router)?);
-    let listener = TcpListener::bind(args.tcp)?;
+    let listener = TcpListener::bind(args.tcp).map_err(|source| Error::Io {
+        what: format!("cannot listen at {}", args.tcp).into(),
+        source,
+    })?;
     println!("Lines at {}", listener.local_addr()?);
 
     let mut zloop = ZLoop::new()?;

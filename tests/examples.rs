@@ -633,7 +633,9 @@ fn curve_keygen_makes_a_pair_and_replaces_none() {
 
 #[test]
 fn they_end_without_a_word_when_nobody_reads_what_they_print() {
-    for (name, args) in [("lruqueue3", &[][..]), ("asyncsrv", &["3", "60"])] {
+    for (name, args) in
+        [("lruqueue3", &[][..]), ("asyncsrv", &["3", "60", "--endpoint", "tcp://127.0.0.1:*"])]
+    {
         let folder = folder();
         let mut example = Example::start(name, args, &folder);
         example.line();
