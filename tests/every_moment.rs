@@ -8,7 +8,7 @@ mod common;
 
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -16,12 +16,12 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::ptrace::{self, Options};
-use nix::sys::signal::{SigHandler, Signal, kill, signal};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use common::{DEADLINE, assert_empty, folder, program};
+use common::{DEADLINE, assert_empty, command, folder};
 
 /// An example that has done nothing new for so long waits for others: its start is over.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -40,22 +40,13 @@ fn interrupted_in(
     args: &[&str],
     folder: &TempDir,
 ) -> io::Result<Option<End>> {
-    let mut command = Command::new(program(name));
+    let mut command = command(name, args, folder);
     command
-        .args(args)
-        .current_dir(folder)
-        .env_remove("LD_LIBRARY_PATH") // Cargo's, where the loader would search, moment by moment
-        .stdin(Stdio::null())
+        .env_remove("LD_LIBRARY_PATH") // Cargo's, where the loader would search, call by call
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    let traced = || {
-        // A shell has its background jobs ignore it.
-        // SAFETY: no handler is set.
-        unsafe { signal(Signal::SIGINT, SigHandler::SigDfl) }?;
-        Ok(ptrace::traceme()?)
-    };
-    // SAFETY: it makes two system calls.
-    unsafe { command.pre_exec(traced) };
+    // SAFETY: it makes one system call.
+    unsafe { command.pre_exec(|| Ok(ptrace::traceme()?)) };
     let mut process = command.spawn()?;
     let pid = Pid::from_raw(process.id() as i32);
     assert!(matches!(waitpid(pid, None)?, WaitStatus::Stopped(_, Signal::SIGTRAP)), "its exec");

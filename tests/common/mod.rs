@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "each test crate uses a part of it")]
 
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::process::{self, ChildStdout, Command, ExitStatus, Stdio};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, panic, thread};
 
 use nix::libc;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, alarm, fork, gettid};
 use tempfile::TempDir;
@@ -190,10 +190,7 @@ pub(crate) struct Example {
 impl Example {
     #[track_caller]
     pub(crate) fn start(name: &'static str, args: &[&str], folder: &TempDir) -> Example {
-        let mut process = Command::new(program(name))
-            .args(args)
-            .current_dir(folder)
-            .stdin(Stdio::null())
+        let mut process = command(name, args, folder)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -325,8 +322,19 @@ impl Drop for Example {
     }
 }
 
+/// An example as a user starts it in an empty folder: Ctrl-C ends it.
+#[allow(unsafe_code, reason = "there is no safe way to change what a child starts with")]
+pub(crate) fn command(name: &str, args: &[&str], folder: &TempDir) -> Command {
+    let mut command = Command::new(program(name));
+    command.args(args).current_dir(folder).stdin(Stdio::null());
+    // A shell has its background jobs ignore SIGINT, tests with all that they start.
+    // SAFETY: it makes one system call, which sets no handler.
+    unsafe { command.pre_exec(|| Ok(signal(Signal::SIGINT, SigHandler::SigDfl).map(drop)?)) };
+    command
+}
+
 /// Cargo puts examples beside the folder of this test.
-pub(crate) fn program(name: &str) -> PathBuf {
+fn program(name: &str) -> PathBuf {
     let test = env::current_exe().expect("this program has a path");
     let target = test.parent().and_then(|deps| deps.parent()).expect("it is in target/*/deps");
     let program = target.join("examples").join(name);

@@ -211,7 +211,7 @@ fn what_a_slow_client_reads_keeps_it() {
         client.send(1, "much, please");
         let id = back_end.expect("much, please");
         back_end.reply(id, vec![7; body]);
-        let mut part = vec![0; 64 * 1024];
+        let mut part = vec![0; rate / 64];
         let (start, mut read) = (Instant::now(), 0);
         while start.elapsed() < Duration::from_millis(1400) {
             while read < (start.elapsed().as_secs_f64() * rate as f64) as usize {
