@@ -621,6 +621,9 @@ fn a_worker_that_is_ready_twice_is_free_but_once() {
     let worker = queue.stranger();
     worker.send(READY).unwrap();
     worker.send(READY).unwrap();
+    // Should it get a request in between, then it is right to think it free again.
+    worker.send("garbage").unwrap();
+    queue.broker.line_with("invalid message from worker");
     let clients = [(); 2].map(|()| queue.client(&["1", "--timeout", PATIENT]));
     let request = next_request(&worker);
     let early = worker.recv_timeout(Duration::from_millis(300));
