@@ -24,15 +24,21 @@ struct Args {
 
 fn main() -> Result<()> {
     sigpipe::reset();
-    let args = Args::parse();
+    orderly(serve(&Args::parse())) // Ctrl-C is a way to end
+}
+
+fn serve(args: &Args) -> Result<()> {
     let ctx = ZContext::new()?;
     let clients = ctx.router("")?;
     println!("Listening at {}", clients.bind(&args.endpoint)?);
-    let proxy = ZProxy::spawn(&ctx, clients, ctx.dealer("@inproc://workers")?)?;
+    let backend = ctx.dealer("@inproc://workers")?;
 
     let work = Duration::from_millis(args.work);
-    let fork = |_| thread::fork(&ctx, move |ctx, _: ZSock| worker(ctx, work));
+    let fork = |_| thread::fork(&ctx, move |ctx, ready| worker(ctx, &ready, work));
     let workers = (0..args.workers).map(fork).collect::<Result<Vec<_>>>()?;
+    // A DEALER deals to those that it knows: all of them, before the first request.
+    workers.iter().try_for_each(|worker| worker.wait().map(drop))?;
+    let proxy = ZProxy::spawn(&ctx, clients, backend)?;
 
     interrupt::wait()?;
     workers.into_iter().map(ZThread::join).try_for_each(orderly)?;
@@ -41,8 +47,9 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn worker(ctx: &ZContext, work: Duration) -> Result<()> {
+fn worker(ctx: &ZContext, ready: &ZSock, work: Duration) -> Result<()> {
     let worker = ctx.rep(">inproc://workers")?;
+    ready.signal(0)?;
     loop {
         println!("Received request: [{}]", worker.recv_str()?);
         clock::sleep(work)?;
