@@ -84,13 +84,14 @@ pub fn catch() -> Result<()> {
 
 const SIGNALS: [(i32, &AtomicBool); 2] = [(SIGINT, &SIGINT_CAME), (SIGTERM, &SIGTERM_CAME)];
 
-/// The actions run in the order of registration: the interrupt, which is the first so that a signal
-/// that another thread gets meanwhile is not lost; the default action if the signal came before; that
-/// it came; and last the descriptor, so that who wakes finds the flags set.
+/// The actions run in the order of registration: the default action if the signal came before; that
+/// it came; the interrupt, after that because [`reset`] takes them back in the other order and must not
+/// leave a signal that came and does not interrupt; and last the descriptor, so that who wakes finds
+/// the flags set.
 fn catch_one(signal: i32, came: &'static AtomicBool, ring: UnixStream) -> io::Result<()> {
-    signal_hook::flag::register(signal, &INTERRUPTED)?;
     signal_hook::flag::register_conditional_default(signal, came)?;
     signal_hook::flag::register(signal, came)?;
+    signal_hook::flag::register(signal, &INTERRUPTED)?;
     signal_hook::low_level::pipe::register(signal, ring)?;
     Ok(())
 }
