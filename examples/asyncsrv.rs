@@ -32,6 +32,7 @@ struct Args {
 
 fn main() -> Result<()> {
     sigpipe::reset();
+    rlimit::increase_nofile_limit(u64::MAX)?; // 1,024 descriptors, the usual, are few
     let args = Args::parse();
     // What is not sent when the program ends is for nobody.
     let ctx = ZContext::builder().linger(Some(Duration::ZERO)).build()?;

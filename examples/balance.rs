@@ -41,6 +41,7 @@ struct Args {
 
 fn main() -> Result<()> {
     sigpipe::reset();
+    rlimit::increase_nofile_limit(u64::MAX)?; // 1,024 descriptors, the usual, are few
     let args = Args::parse();
     let sockets = 3 * (args.clients + args.workers) + 2; // a thread's own and the ends of its pipe
     let ctx = ZContext::builder().max_sockets(sockets).linger(Some(Duration::ZERO)).build()?;

@@ -39,6 +39,7 @@ struct Args {
 
 fn main() -> Result<()> {
     sigpipe::reset();
+    rlimit::increase_nofile_limit(u64::MAX)?; // 1,024 descriptors, the usual, are few
     let args = Args::parse();
     let sockets = args.clients + args.workers + 2;
     // What is not sent when the program ends is for nobody.

@@ -28,6 +28,7 @@ fn main() -> Result<()> {
 }
 
 fn serve(args: &Args) -> Result<()> {
+    rlimit::increase_nofile_limit(u64::MAX)?; // 1,024 descriptors, the usual, are few
     let ctx = ZContext::new()?;
     let clients = ctx.router("")?;
     println!("Listening at {}", clients.bind(&args.endpoint)?);

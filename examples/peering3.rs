@@ -54,6 +54,7 @@ struct Args {
 
 fn main() -> Result<()> {
     sigpipe::reset();
+    rlimit::increase_nofile_limit(u64::MAX)?; // 1,024 descriptors, the usual, are few
     let args = Args::parse();
     println!("I: preparing broker at {}...", args.me);
     // What is not sent when the broker ends is for nobody.

@@ -26,6 +26,7 @@ struct Args {
 
 fn main() -> Result<()> {
     sigpipe::reset();
+    rlimit::increase_nofile_limit(u64::MAX)?; // 1,024 descriptors, the usual, are few
     let args = Args::parse();
     let ctx = ZContext::new()?;
     let client = ctx.router("")?;

@@ -12,7 +12,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use log::Level;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill, raise};
 use nix::unistd::Pid;
 use zkit::{
@@ -21,7 +20,8 @@ use zkit::{
 };
 
 use common::{
-    alone, assert_forked, blocked, child, child_role, in_a_fork, record, records, unique, within,
+    alone, assert_forked, blocked, child, child_role, in_a_fork, more_descriptors, record, records,
+    unique, within,
 };
 
 /// What takes longer hangs.
@@ -1393,8 +1393,7 @@ fn an_actor_may_die_and_be_restarted_a_thousand_times() {
 fn five_hundred_actors_live_at_once_and_then_are_all_gone() {
     alone(|| {
         const ACTORS: u32 = 500;
-        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-        setrlimit(Resource::RLIMIT_NOFILE, soft.max(4_096).min(hard), hard).unwrap();
+        more_descriptors();
         interrupt::descriptor().unwrap(); // it stays
         let before = (threads(), descriptors());
         let ctx = ZContext::builder()

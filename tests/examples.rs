@@ -7,12 +7,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 use zkit::ZCert;
 
 mod common;
-use common::{DEADLINE, Example, assert_empty, folder};
+use common::{DEADLINE, Example, alone, assert_empty, folder};
 
 #[track_caller]
 fn run(name: &'static str, args: &[&str]) -> Vec<String> {
@@ -504,6 +505,22 @@ fn those_that_wait_for_others_end_on_a_signal() {
         example.output();
         assert_empty(&folder);
     }
+}
+
+/// libzmq ends a process that has none left when a peer connects over `ipc`.
+#[test]
+fn they_ask_for_the_descriptors_that_they_need() {
+    alone(|| {
+        let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        if most < 5_000 {
+            return eprintln!("skipped: the system allows {most} descriptors");
+        }
+        setrlimit(Resource::RLIMIT_NOFILE, 256, most).unwrap();
+        for name in ["balance", "lruqueue2", "lruqueue3"] {
+            let output = run(name, &["200", "200", "1"]);
+            assert!(output.last().unwrap().starts_with("200 requests in "), "{name}: {output:?}");
+        }
+    });
 }
 
 #[test]

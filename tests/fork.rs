@@ -23,7 +23,7 @@ use zkit::{
     Error, Events, SendError, SocketType, ZContext, ZFrame, ZMsg, ZPoller, ZSock, interrupt,
 };
 
-use common::{alone, assert_forked};
+use common::{alone, assert_forked, more_descriptors};
 
 /// What takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -503,6 +503,7 @@ fn a_fork_leaves_blocked_threads_of_the_parent_alone() {
 #[test]
 fn forks_in_the_midst_of_traffic_neither_hang_nor_abort() {
     alone(|| {
+        more_descriptors(); // what was closed is so a moment later
         let ctx = ZContext::builder().linger(Some(Duration::ZERO)).build().unwrap();
         let (done, busy) = mpsc::channel();
         let threads: Vec<_> = (0..2)

@@ -21,7 +21,7 @@ use zkit::{
     ZPoller, ZSock,
 };
 
-use common::{alone, unique, within};
+use common::{alone, more_descriptors, unique, within};
 
 /// What takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -94,17 +94,6 @@ fn turns(zloop: &mut Loop<'_>, world: &mut World) {
 
 fn is_wait(error: &Error) -> bool {
     matches!(error, Error::Wait { .. })
-}
-
-/// Allows the process as many descriptors as a test of thousands of sockets may use. Returns how
-/// many those are.
-fn more_descriptors() -> u64 {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    let limit = soft.max(hard.min(20_000));
-    if limit > soft {
-        setrlimit(Resource::RLIMIT_NOFILE, limit, hard).unwrap();
-    }
-    limit
 }
 
 /// What this thread has used of a processor.
@@ -343,6 +332,7 @@ fn a_reader_that_seldom_has_a_message_does_not_wait_for_two_that_always_have_som
 fn readers_that_all_have_many_messages_are_served_alike_wherever_the_loop_is_stopped() {
     const READERS: usize = 100;
     const EACH: usize = 500;
+    more_descriptors();
     for step in [1, 37, 64, 99, 100, 250, 7_777] {
         bounded(move || {
             let ctx = context();
@@ -2350,6 +2340,7 @@ fn shutdown_of_the_context_ends_a_loop_at_every_run() {
 fn an_idle_loop_costs_nothing() {
     bounded(|| {
         let ctx = context();
+        more_descriptors();
         let sockets: Vec<_> = (0..250).map(|_| pairs(&ctx)).collect();
         let mut zloop = Loop::new().unwrap();
         for (a, b) in &sockets {

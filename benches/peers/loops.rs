@@ -9,7 +9,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use zkit::{Exit, HandlerId, Repeat, ZContext, ZLoop, ZMsg, ZSock};
 
 use crate::workload::{Time, Workload, thread_timed, timed};
@@ -240,9 +239,7 @@ fn whole_rounds(count: u64, readers: usize) -> u64 {
 
 /// Many systems allow few descriptors until they are asked for more.
 pub(crate) fn raise_descriptors() {
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
-    }
+    let _ = rlimit::increase_nofile_limit(u64::MAX);
 }
 
 fn live_timers() -> (ZLoop<'static, ()>, Vec<HandlerId>) {

@@ -10,7 +10,6 @@
 #![allow(unreachable_pub)]
 
 mod config;
-mod descriptors;
 mod gateway;
 mod http;
 mod logging;

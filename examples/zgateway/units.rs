@@ -5,7 +5,6 @@
 #![allow(unreachable_pub, dead_code)]
 
 mod config;
-mod descriptors;
 mod gateway;
 mod http;
 mod logging;

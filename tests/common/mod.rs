@@ -62,6 +62,12 @@ pub(crate) fn nobody() -> String {
     format!("tcp://127.{}.{low}.{host}:5555", high.max(1))
 }
 
+/// Allows the process, and those that it starts, as many descriptors as a test of thousands of sockets
+/// may use. Returns how many those are.
+pub(crate) fn more_descriptors() -> u64 {
+    rlimit::increase_nofile_limit(20_000).expect("a limit may be raised so far")
+}
+
 /// Runs `case` in a process of its own, since interrupts, limits and forks belong to the process:
 /// in this test binary, started again for nothing but the test that calls this. Fails as it does.
 #[track_caller]

@@ -11,10 +11,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use zkit::{SocketType, ZContext, ZMsg};
 
-use crate::common::{DEADLINE, within};
+use crate::common::{DEADLINE, more_descriptors, within};
 use crate::gateway::{Client, Gateway, header, message};
 use crate::staff::Worker;
 
@@ -252,8 +251,7 @@ fn a_storm_of_connections_blows_over() {
     const THREADS: u64 = 4;
     const EACH: u64 = 1_250;
 
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("there is a limit");
-    setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("it may be raised so far");
+    more_descriptors();
     let seed = seed();
     attacked("", |gateway| {
         let half = &message(1, &[7; 1000])[..500];

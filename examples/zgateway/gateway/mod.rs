@@ -39,7 +39,7 @@ use self::push::{PushWorker, Request};
 use crate::config::{self, Config};
 use crate::metrics::Metrics;
 use crate::protocol::ID;
-use crate::{descriptors, http, stream};
+use crate::{http, stream};
 
 /// Replies that wait for one I/O thread, and their bytes.
 const REPLY_QUEUE: usize = 16 * 1024;
@@ -189,7 +189,8 @@ pub fn serve(mut config: Config, ready: impl FnOnce(&Addresses)) -> anyhow::Resu
 fn reserve_descriptors(config: &Config) -> anyhow::Result<usize> {
     let connections = config.limits.connections;
     let others = 256 + 8 * config.io_threads;
-    let limit = descriptors::raise_limit()?;
+    let limit =
+        rlimit::increase_nofile_limit(u64::MAX).context("cannot raise the limit of descriptors")?;
     let room = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(others).max(1);
     if room < connections {
         warn!(

@@ -11,7 +11,7 @@ use mio::{Events, Interest, Poll, Registry, Token};
 use slab::Slab;
 use zkit::interrupt;
 
-use crate::{descriptors, stream};
+use crate::stream;
 
 /// Sends all bytes of TCP clients back as they are, without zkit and ZeroMQ: to compare with.
 #[derive(Debug, Clone, clap::Args)]
@@ -28,7 +28,7 @@ const BUFFER: usize = 64 * 1024;
 const BUFFERS: usize = 16;
 
 pub fn run(args: &Args) -> Result<()> {
-    descriptors::raise_limit()?;
+    rlimit::increase_nofile_limit(u64::MAX).context("cannot raise the limit of descriptors")?;
     interrupt::catch()?;
     let mut poll = Poll::new().context("cannot poll")?;
     let interrupts = interrupt::descriptor()?.as_raw_fd();

@@ -19,11 +19,10 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use std::{panic, thread};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use zkit::interrupt;
 
 use super::duration;
-use crate::descriptors;
 pub use report::Report;
 use tally::Tally;
 
@@ -127,7 +126,8 @@ pub fn measure(args: &Args) -> Result<Report> {
 
 fn reserve_descriptors(connections: u32) -> Result<()> {
     let needed = u64::from(connections) + 64;
-    let limit = descriptors::raise_limit()?;
+    let limit =
+        rlimit::increase_nofile_limit(u64::MAX).context("cannot raise the limit of descriptors")?;
     ensure!(
         needed <= limit,
         "{connections} connections need {needed} descriptors, and the process may have {limit}: \
