@@ -107,8 +107,9 @@ pub use store::ZCertStore;
 ///
 /// How it ended makes no difference: stopped, dropped or panicked. A later ZAuth of the context takes over, and
 /// peers that were not let in meanwhile try again when their handshake has run out
-/// ([`handshake_ivl`](crate::ZSock::set_handshake_ivl), 30 s). Those that a rule refuses do not. (With CZMQ,
-/// and libzmq by itself, everybody is let in when the authenticator is gone, but for PLAIN.)
+/// ([`handshake_ivl`](crate::ZSock::set_handshake_ivl), 30 s). Those that a rule refuses do not, nor those
+/// that come between a ZAuth's start and its rules. (With CZMQ, and libzmq by itself, everybody is let in
+/// when the authenticator is gone, but for PLAIN.)
 ///
 /// A context has one ZAuth, or another ZAP handler, at a time.
 ///
