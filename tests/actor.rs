@@ -1355,14 +1355,18 @@ fn thousands_of_actors_one_after_another_leave_nothing_behind() {
             }
         };
         (0..1_000).for_each(one);
-        let before = (threads(), descriptors(), memory());
-        (0..3_000).for_each(one);
-        // libzmq and the system clean up a moment later.
-        until("the threads' end", || threads() <= before.0);
-        until("the descriptors' end", || descriptors() <= before.1);
-        let grown = memory().saturating_sub(before.2);
-        println!("4,000 actors: {:?}, {grown} KiB more", start.elapsed());
-        assert!(grown < 4_096, "{grown} KiB more");
+        // How many wait at a time to be cleaned up, and so take memory, is a matter of the machine.
+        let grows = || {
+            let before = (threads(), descriptors(), memory());
+            (0..3_000).for_each(one);
+            // libzmq and the system clean up a moment later.
+            until("the threads' end", || threads() <= before.0);
+            until("the descriptors' end", || descriptors() <= before.1);
+            let grown = memory().saturating_sub(before.2);
+            println!("3,000 actors: {:?}, {grown} KiB more", start.elapsed());
+            grown > 1_024
+        };
+        assert!((0..5).any(|_| !grows()), "more each time");
     });
 }
 
