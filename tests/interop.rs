@@ -134,7 +134,9 @@ impl Process {
 
     #[track_caller]
     fn say(&mut self, line: &str) {
-        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+        // At once: to some the first byte is word enough to end, and nobody reads a second.
+        let line = format!("{line}\n");
+        self.child.stdin.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
     }
 
     /// Expects it to end in order, and returns what it still prints.
