@@ -17,7 +17,7 @@
 //! The first of them interrupts the process: from then on every blocking or timed call of every
 //! socket, poller and [`clock::sleep`](crate::clock::sleep), in every thread, those that sleep
 //! already included, returns [`Error::Interrupted`]. That lasts until [`reset`]. Calls that do not
-//! wait (`try_send`, `try_recv`) go on working, to say goodbye with.
+//! wait (`try_send`, `try_recv`, `bind`, `connect`) go on working, to say goodbye with.
 //!
 //! # The second signal
 //!
