@@ -678,24 +678,23 @@ fn what_nobody_receives_holds_nothing_up_and_is_counted() {
         let mut note = |event: MonitorEvent| {
             received += 1;
             missed += event.missed;
-            event.missed
+            (received, missed, event.kind)
         };
         // Those that had room come first, and then what tells how many had not.
         while let Ok(Some(event)) = monitor.recv_timeout(NEVER) {
             note(event);
         }
         say(&endpoint, &greeting(b"FOO"), false);
-        let first = next(&monitor);
-        assert_eq!(first.kind, EventKind::Accepted);
-        note(first);
-        for kind in [EventKind::HandshakeFailedProtocol, EventKind::Disconnected] {
-            let event = next(&monitor);
-            assert_eq!(event.kind, kind);
-            assert_eq!(note(event), 0);
-        }
-        assert_eq!(received + missed, 3 * (CONNECTIONS + 1));
-        assert!(received >= 2_000, "{received}");
-        assert!(missed >= 6_000, "{missed}");
+        let all = 3 * (CONNECTIONS + 1);
+        let (received, missed, last) = loop {
+            let noted = note(next(&monitor));
+            if noted.0 + noted.1 >= all {
+                break noted;
+            }
+        };
+        assert_eq!((received + missed, last), (all, EventKind::Disconnected));
+        // How many had room depends on how soon the monitor's thread had its turn.
+        assert!(received >= 2_000 && missed > 0, "{received} and {missed}");
         drop(client);
         assert_eq!(next(&monitor).kind, EventKind::Disconnected);
     });
