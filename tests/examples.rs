@@ -427,7 +427,9 @@ fn service_says_so_when_a_request_takes_too_long_and_does_not_do_it_then() {
     assert_eq!(ask(&endpoint, &["primes", "5000000"]), ["ERROR: it takes too long"]);
     service.signal(Signal::SIGINT);
     let output = service.output();
-    assert_eq!(output, ["Ending, 0 unanswered", "1 answered, 0 pending, 1 timed out"]);
+    // It may have said so before, as it does every ten seconds.
+    let end = ["Ending, 0 unanswered", "1 answered, 0 pending, 1 timed out"];
+    assert!(output.ends_with(&end.map(str::to_owned)), "{output:?}");
     assert_empty(&folder);
 }
 
