@@ -77,10 +77,12 @@ fn interrupted_in(
         deliver = match waitpid(pid, None)? {
             WaitStatus::PtraceSyscall(_) => {
                 stops += 1;
-                if stops == moment {
-                    in_time = !interrupted.swap(true, Ordering::SeqCst);
+                if stops == moment && !interrupted.swap(true, Ordering::SeqCst) {
+                    in_time = true;
+                    Some(Signal::SIGINT)
+                } else {
+                    None
                 }
-                (stops == moment && in_time).then_some(Signal::SIGINT)
             }
             WaitStatus::Stopped(_, signal) => Some(signal),
             status => break status,
