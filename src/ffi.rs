@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
 use zeroize::Zeroizing;
+use zkit_engine as _; // the libzmq that `zmq_sys` declares
 use zmq_sys::zmq_msg_t;
 
 use crate::error::{Errno, Reason};
