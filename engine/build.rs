@@ -19,9 +19,7 @@ fn main() {
     }
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=platform");
-    // What the build script of zmq-sys tells of the libzmq that it compiled. Cargo does not run that
-    // script where a configuration names another libzmq.
-    if env::var_os("DEP_ZMQ_LIB").is_none() {
+    if links_the_systems() {
         check_system();
         return;
     }
@@ -40,6 +38,15 @@ fn main() {
     });
     println!("cargo::rustc-link-search=native={}", out.display());
     println!("cargo::rustc-link-lib=static:+whole-archive={ARCHIVE}");
+}
+
+/// Whether a configuration of Cargo's names another libzmq for the crate zmq-sys.
+fn links_the_systems() -> bool {
+    // Cargo then leaves the build script of zmq-sys out, which would tell where it compiled its own. The
+    // configuration may also say that none but this engine is wanted.
+    let compiled = env::var_os("DEP_ZMQ_LIB").is_some();
+    let this = env::var("DEP_ZMQ_ENGINE").is_ok_and(|engine| engine == "zkit");
+    !compiled && !this
 }
 
 /// A name of its own, so that no search finds the archive of zmq-sys in its place.
