@@ -2,8 +2,8 @@
 //! in a process of its own under valgrind's callgrind, and its count is compared with the one in
 //! `instructions.txt`.
 //!
-//!     cargo bench --bench instructions                # fails where there are more than 5 % more
-//!     cargo bench --bench instructions -- --accept    # takes what is counted as what is right
+//!     cargo bench -p zkit-benches --bench instructions                # fails where there are more than 5 % more
+//!     cargo bench -p zkit-benches --bench instructions -- --accept    # takes what is counted as what is right
 
 #[allow(dead_code, reason = "only what one thread does is counted")]
 #[path = "peers/frames.rs"]
@@ -30,7 +30,7 @@ use paths::{PATHS, Path};
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str = "usage: instructions [--accept]";
-const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.txt");
+const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.txt");
 
 /// How many times the recorded instructions a path may take.
 const ALLOWED: f64 = 1.05;
@@ -92,14 +92,14 @@ fn compare() -> Result<()> {
         writeln!(problems, "The record was made with other tools than these:\n{made}")?;
     }
     problems += "If it is meant to be so, write a new benches/instructions.txt with\n    \
-                 cargo bench --bench instructions -- --accept\nand commit it with the reason.";
+                 cargo bench -p zkit-benches --bench instructions -- --accept\nand commit it with the reason.";
     Err(problems.into())
 }
 
 fn accept() -> Result<()> {
     let Some(valgrind) = valgrind()? else { return Ok(()) };
     let mut record = format!(
-        "# Instructions per operation. Written by: cargo bench --bench instructions -- --accept\n{}\n",
+        "# Instructions per operation. Written by: cargo bench -p zkit-benches --bench instructions -- --accept\n{}\n",
         made_by(&valgrind)?
     );
     for path in PATHS {

@@ -52,7 +52,7 @@ if [ "$all" ]; then
     fi
 
     # This comparison once more, with the system's libzmq, which may have CURVE.
-    system=$(cargo bench --config cargo/system-libzmq.toml --target-dir "$peers/../system-libzmq" \
+    system=$(cargo bench -p zkit-benches --config cargo/system-libzmq.toml --target-dir "$peers/../system-libzmq" \
         --bench peers --no-run 2>&1 | sed -n 's/.*Executable .*(\(.*\))$/\1/p')
     if [ "$system" ]; then
         set -- --curve "$system" "$@"
@@ -62,5 +62,5 @@ if [ "$all" ]; then
     set -- --save "$peers/results.json" "$@"
 fi
 
-cargo bench --quiet --bench peers -- "$@"
-[ ! "$all" ] || cargo bench --quiet --bench peers -- --report "$peers/results.json" docs
+cargo bench -p zkit-benches --quiet --bench peers -- "$@"
+[ ! "$all" ] || cargo bench -p zkit-benches --quiet --bench peers -- --report "$peers/results.json" "$PWD/docs"

@@ -1,7 +1,7 @@
 //! The public interface is the one in `docs/public-api.txt`, so that it does not change unnoticed.
 //!
-//!     cargo test --test public_api                # says what has changed
-//!     cargo test --test public_api -- --accept    # writes the file anew
+//!     cargo run -p zkit-public-api                # says what has changed
+//!     cargo run -p zkit-public-api -- --accept    # writes the file anew
 //!
 //! It is not among what `cargo test` runs, since it depends on the compiler: only some versions of it
 //! write what the crate `public-api` reads.
@@ -14,7 +14,8 @@ use std::{env, fs};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/public-api.txt");
+const PROJECT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/public-api.txt");
 
 fn main() -> ExitCode {
     let accept = env::args().any(|arg| arg == "--accept");
@@ -44,9 +45,9 @@ fn interface() -> Result<String> {
 /// With its own build directory, because that request has much built anew, and with the system's
 /// libzmq, which is linked by nothing here and need not be built.
 fn rustdoc_json() -> Result<PathBuf> {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("public-api");
+    let target = Path::new(PROJECT).join("target/public-api");
     let status = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(PROJECT)
         .env("RUSTC_BOOTSTRAP", "1")
         .args(["rustdoc", "--lib", "--config", "cargo/system-libzmq.toml", "--target-dir"])
         .arg(&target)
@@ -67,7 +68,7 @@ fn compare(recorded: &str, now: &str) -> Result<()> {
         return Ok(());
     }
     let remedy = "If it is meant to be so, write the file anew with\n    \
-                  cargo test --test public_api -- --accept\n\
+                  cargo run -p zkit-public-api -- --accept\n\
                   and commit it with a line in CHANGELOG.md.";
     Err(format!("the public interface is not that of docs/public-api.txt:\n{changes}{remedy}")
         .into())

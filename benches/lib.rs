@@ -1,0 +1,1 @@
+//! zkit's benchmarks: see README.md.
