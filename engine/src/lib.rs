@@ -5,8 +5,8 @@
 //! compiles, which is older, has no CURVE, and knows nothing of its target.
 //!
 //! How that is certain: this crate depends on `zmq-sys`, so it stands before it on the linker's line,
-//! and its libzmq is linked whole. Each name of libzmq's is known by the time that the linker comes to
-//! the archive of `zmq-sys`, which it then takes nothing of.
+//! and its libzmq is a single object, which is linked whole. Each name of libzmq's is known by the time
+//! that the linker comes to the archive of `zmq-sys`, of which it then takes nothing.
 //!
 //! Where a build links the system's libzmq in place of that of `zmq-sys` (by Cargo's `zmq` links key),
 //! this package compiles nothing and the system's is what the program has.
