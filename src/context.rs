@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::engine;
 use crate::error::{Errno, Error, Reason, Result};
 use crate::ffi::{self, Generation, RawContext, RawSocket, lock, millis};
 use crate::interrupt;
@@ -258,8 +259,10 @@ impl ContextBuilder {
     ///
     /// # Errors
     /// [`Error::Context`] when a setting is out of range (a linger of more than 24 days is) or the
-    /// process has no descriptors left, [`Error::Io`] when signals cannot be caught.
+    /// process has no descriptors left, [`Error::Io`] when signals cannot be caught, [`Error::Unsupported`]
+    /// when the linked libzmq is older than 4.3.
     pub fn build(self) -> Result<ZContext> {
+        engine::check_version()?;
         let context = |reason: Reason| Error::Context { reason };
         let linger = self.linger.map_or(Ok(-1), millis).map_err(context)?;
         let raw = RawContext::new().map_err(|errno| context(errno.into()))?;

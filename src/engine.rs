@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 
 /// The linked libzmq: its version and what it was built with, as `zmq_has` tells.
 ///
-/// Made by [`engine()`]. `Display` is a line for a log: `libzmq 4.3.4 with ipc, curve`.
+/// Made by [`engine()`]. `Display` is a line for a log: `libzmq 4.3.5 with ipc, tipc, curve`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Engine {
@@ -30,12 +30,15 @@ pub struct Engine {
 
 /// Tells which libzmq is linked, and what it can do.
 ///
+/// It is 4.3.5, compiled with zkit, with all that the target has and, by the default feature `curve`, with
+/// CURVE; unless the build links the system's.
+///
 /// ```
 /// let engine = zkit::engine();
 /// println!("{engine}");
 /// assert!(engine.version >= (4, 3, 0));
 /// if !engine.curve {
-///     println!("no encryption"); // see "Two engines" in the README
+///     println!("no encryption"); // see "The engine" in the README
 /// }
 /// ```
 #[doc(alias = "zmq_has")]
@@ -79,25 +82,48 @@ impl fmt::Display for Engine {
     }
 }
 
-/// Refuses `what` where the linked libzmq lacks the capability that it needs, which libzmq itself
-/// would only call an invalid argument.
-pub(crate) fn require(capability: &str, what: &'static str) -> Result<()> {
-    if has(capability) {
+/// Refuses `what` where the linked libzmq, or the system, lacks what it needs: one of `capabilities`, if
+/// any, which are names of `zmq_has` or of the system's socket options. libzmq itself would call it an invalid
+/// argument, or take it and do nothing.
+pub(crate) fn require(capabilities: &[&str], what: &'static str) -> Result<()> {
+    if capabilities.is_empty() || capabilities.iter().any(|capability| has(capability)) {
         return Ok(());
     }
-    let remedy = match capability {
-        "curve" => {
-            "link a libzmq that is built with libsodium, such as your system's, by \
-             `cargo --config cargo/system-libzmq.toml` (\"Two engines\" in zkit's README says how)"
+    let remedy = match capabilities {
+        ["curve"] if cfg!(feature = "curve") => {
+            "link a libzmq that is built with libsodium, or none of your own: zkit's has it (\"The engine\" \
+             in zkit's README says how)"
         }
-        "gssapi" => {
-            "link a libzmq that is built with GSSAPI (\"Two engines\" in zkit's README says how)"
+        ["curve"] => {
+            "build zkit with its feature \"curve\", which compiles libsodium, or link a libzmq that is built \
+             with it, such as your system's, by `cargo --config cargo/system-libzmq.toml` (\"The engine\" in \
+             zkit's README says how)"
         }
-        _ => "link a libzmq that is built with it (\"Two engines\" in zkit's README says how)",
+        ["gssapi"] => {
+            "link a libzmq that is built with GSSAPI (\"The engine\" in zkit's README says how)"
+        }
+        [option] if option.contains('_') => "the system has no such socket option",
+        _ => "link a libzmq that is built with it (\"The engine\" in zkit's README says how)",
     };
     Err(Error::Unsupported { what, remedy })
 }
 
+/// Refuses a libzmq that lacks what zkit's sockets rest on: the enforcing of ZAP domains, of 4.3.
+pub(crate) fn check_version() -> Result<()> {
+    let remedy = "link version 4.3 or newer, or none of your own: zkit brings one (\"The engine\" in zkit's \
+                  README says how)";
+    match zmq::version() {
+        (major, minor, _) if (major, minor) < (4, 3) => {
+            Err(Error::Unsupported { what: "a libzmq before 4.3", remedy })
+        }
+        _ => Ok(()),
+    }
+}
+
 fn has(capability: &str) -> bool {
-    zmq::has(capability) == Some(true)
+    match capability {
+        "SO_BINDTODEVICE" => cfg!(any(target_os = "linux", target_os = "android")),
+        "TCP_USER_TIMEOUT" => cfg!(any(target_os = "linux", target_os = "android")),
+        _ => zmq::has(capability) == Some(true),
+    }
 }

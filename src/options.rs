@@ -236,40 +236,40 @@ fn not_off(value: i32, off: i32) -> Result<i32, Reason> {
 macro_rules! options {
     ($(#[$about:meta])* impl ZSock; $(
         $(#[$doc:meta])*
-        $option:ident as $kind:ty: $value:ty => $getter:tt, $setter:tt $(, needs $capability:tt)?;
+        $option:ident as $kind:ty: $value:ty => $getter:tt, $setter:tt $(, needs $($capability:literal)or+)?;
     )*) => {
         $(#[$about])*
         impl ZSock {$(
-            options!(@get $getter $(#[$doc])* $option $kind, $value, [$($capability)?]);
-            options!(@set $setter $(#[$doc])* $option $kind, $value, [$($capability)?]);
+            options!(@get $getter $(#[$doc])* $option $kind, $value, [$($($capability),+)?]);
+            options!(@set $setter $(#[$doc])* $option $kind, $value, [$($($capability),+)?]);
         )*}
     };
     (@get _ $($rest:tt)*) => {};
-    (@get $getter:ident $(#[$doc:meta])* $option:ident $kind:ty, $value:ty, [$($capability:tt)?]) => {
+    (@get $getter:ident $(#[$doc:meta])* $option:ident $kind:ty, $value:ty, [$($capability:literal),*]) => {
         #[doc = concat!("Reads `", stringify!($option), "`.\n\n")]
         $(#[$doc])*
         ///
         /// # Errors
         /// [`Error::Option`] when this socket or the linked libzmq does not have the option,
         /// [`Error::Terminated`], [`Error::Forked`].
-        $(#[doc = concat!("[`Error::Unsupported`] when it has no `", $capability, "`.")])?
+        $(#[doc = concat!("[`Error::Unsupported`] when there is no `", $capability, "`.")])*
         pub fn $getter(&self) -> Result<$value> {
-            $(require($capability, stringify!($option))?;)?
+            require(&[$($capability),*], stringify!($option))?;
             <$kind as Kind<$value>>::get(self.raw(), zmq_sys::$option)
                 .map_err(|errno| self.cannot_get(stringify!($option), errno))
         }
     };
     (@set _ $($rest:tt)*) => {};
-    (@set $setter:ident $(#[$doc:meta])* $option:ident $kind:ty, $value:ty, [$($capability:tt)?]) => {
+    (@set $setter:ident $(#[$doc:meta])* $option:ident $kind:ty, $value:ty, [$($capability:literal),*]) => {
         #[doc = concat!("Sets `", stringify!($option), "`.\n\n")]
         $(#[$doc])*
         ///
         /// # Errors
         /// [`Error::Option`] when the value is out of range, or this socket or the linked libzmq
         /// does not have the option, [`Error::Terminated`], [`Error::Forked`].
-        $(#[doc = concat!("[`Error::Unsupported`] when it has no `", $capability, "`.")])?
+        $(#[doc = concat!("[`Error::Unsupported`] when there is no `", $capability, "`.")])*
         pub fn $setter(&self, value: $value) -> Result<()> {
-            $(require($capability, stringify!($option))?;)?
+            require(&[$($capability),*], stringify!($option))?;
             <$kind as Kind<$value>>::set(self.raw(), zmq_sys::$option, value)
                 .map_err(|reason| self.cannot_set(stringify!($option), reason))
         }
@@ -279,9 +279,12 @@ macro_rules! options {
 options! {
     /// # Options
     ///
-    /// All stable options of libzmq 4.3.4, without those that it calls deprecated. Times are
+    /// All stable options of libzmq 4.3.5, without those that it calls deprecated. Times are
     /// `Duration`s, rounded up to libzmq's milliseconds (or, where said, seconds); `None` is "off",
     /// "no limit" or "what the system does", as each says.
+    ///
+    /// What the linked libzmq or the system cannot do is [`Error::Unsupported`] when it is set, such as an
+    /// option of multicast where no transport is one: [`engine()`](crate::engine()) tells.
     ///
     /// Unless an option says otherwise, it acts on connections made after it was set: set it before
     /// `bind` or `connect`.
@@ -398,7 +401,7 @@ options! {
     ZMQ_TCP_KEEPALIVE_INTVL as SecondsOrSystem: Option<Duration> => tcp_keepalive_intvl, set_tcp_keepalive_intvl;
     /// How long TCP repeats what the peer does not acknowledge (`TCP_USER_TIMEOUT`); `None` is
     /// what the system does. Default `None`.
-    ZMQ_TCP_MAXRT as MillisOr<0>: Option<Duration> => tcp_maxrt, set_tcp_maxrt;
+    ZMQ_TCP_MAXRT as MillisOr<0>: Option<Duration> => tcp_maxrt, set_tcp_maxrt, needs "TCP_USER_TIMEOUT";
     /// The type-of-service field of IP packets. Default 0.
     ZMQ_TOS as Number: u32 => tos, set_tos;
     /// The kernel's send buffer in bytes (`SO_SNDBUF`); `None` is what the system does.
@@ -407,13 +410,13 @@ options! {
     ZMQ_RCVBUF as NumberOr<-1>: Option<u32> => rcvbuf, set_rcvbuf;
 
     /// Multicast: the rate in kilobits a second. Default 100.
-    ZMQ_RATE as Number: u32 => rate, set_rate;
+    ZMQ_RATE as Number: u32 => rate, set_rate, needs "pgm" or "norm";
     /// Multicast: how long a receiver that lags behind can still recover. Default 10 s.
-    ZMQ_RECOVERY_IVL as Millis: Duration => recovery_ivl, set_recovery_ivl;
+    ZMQ_RECOVERY_IVL as Millis: Duration => recovery_ivl, set_recovery_ivl, needs "pgm";
     /// Multicast: how many network hops packets may make. Default 1.
-    ZMQ_MULTICAST_HOPS as Number: u32 => multicast_hops, set_multicast_hops;
+    ZMQ_MULTICAST_HOPS as Number: u32 => multicast_hops, set_multicast_hops, needs "pgm" or "norm";
     /// Multicast: the largest packet in bytes. Default 1500.
-    ZMQ_MULTICAST_MAXTPDU as Number: u32 => multicast_maxtpdu, set_multicast_maxtpdu;
+    ZMQ_MULTICAST_MAXTPDU as Number: u32 => multicast_maxtpdu, set_multicast_maxtpdu, needs "pgm";
 
     /// The security mechanism, which follows from the options below.
     ZMQ_MECHANISM as Named: Mechanism => mechanism, _;
@@ -445,43 +448,43 @@ options! {
 macro_rules! content_options {
     ($(
         $(#[$doc:meta])*
-        $option:ident as $content:ident => $getter:tt, $setter:tt $(, needs $capability:tt)?;
+        $option:ident as $content:ident => $getter:tt, $setter:tt $(, needs $($capability:literal)or+)?;
     )*) => {
         /// # Options of text and bytes
         impl ZSock {$(
-            content_options!(@get $getter $(#[$doc])* $option $content [$($capability)?]);
-            content_options!(@set $setter $(#[$doc])* $option $content [$($capability)?]);
+            content_options!(@get $getter $(#[$doc])* $option $content [$($($capability),+)?]);
+            content_options!(@set $setter $(#[$doc])* $option $content [$($($capability),+)?]);
         )*}
     };
     (@get _ $($rest:tt)*) => {};
-    (@get $getter:ident $(#[$doc:meta])* $option:ident $content:ident [$($capability:tt)?]) => {
+    (@get $getter:ident $(#[$doc:meta])* $option:ident $content:ident [$($capability:literal),*]) => {
         #[doc = concat!("Reads `", stringify!($option), "`.\n\n")]
         $(#[$doc])*
         ///
         /// # Errors
         /// [`Error::Option`] when this socket or the linked libzmq does not have the option,
         /// [`Error::Terminated`], [`Error::Forked`].
-        $(#[doc = concat!("[`Error::Unsupported`] when it has no `", $capability, "`.")])?
+        $(#[doc = concat!("[`Error::Unsupported`] when there is no `", $capability, "`.")])*
         pub fn $getter(&self) -> Result<content_options!(@owned $content)> {
-            $(require($capability, stringify!($option))?;)?
+            require(&[$($capability),*], stringify!($option))?;
             content_options!(@read $content)(self.raw(), zmq_sys::$option)
                 .map_err(|errno| self.cannot_get(stringify!($option), errno))
         }
     };
     (@set _ $($rest:tt)*) => {};
-    (@set $setter:ident $(#[$doc:meta])* $option:ident plain [$($capability:tt)?]) => {
-        content_options!(@set $setter $(#[$doc])* $option text [$($capability)?]);
+    (@set $setter:ident $(#[$doc:meta])* $option:ident plain [$($capability:literal),*]) => {
+        content_options!(@set $setter $(#[$doc])* $option text [$($capability),*]);
     };
-    (@set $setter:ident $(#[$doc:meta])* $option:ident text [$($capability:tt)?]) => {
+    (@set $setter:ident $(#[$doc:meta])* $option:ident text [$($capability:literal),*]) => {
         #[doc = concat!("Sets `", stringify!($option), "`.\n\n")]
         $(#[$doc])*
         ///
         /// # Errors
         /// [`Error::Option`] when the value is out of range, or this socket or the linked libzmq
         /// does not have the option, [`Error::Terminated`], [`Error::Forked`].
-        $(#[doc = concat!("[`Error::Unsupported`] when it has no `", $capability, "`.")])?
+        $(#[doc = concat!("[`Error::Unsupported`] when there is no `", $capability, "`.")])*
         pub fn $setter(&self, value: Option<&str>) -> Result<()> {
-            $(require($capability, stringify!($option))?;)?
+            require(&[$($capability),*], stringify!($option))?;
             let set = match value {
                 Some(text) if !text.is_empty() => {
                     self.raw().set_bytes(zmq_sys::$option, text.as_bytes())
@@ -491,16 +494,16 @@ macro_rules! content_options {
             set.map_err(|errno| self.cannot_set(stringify!($option), errno.into()))
         }
     };
-    (@set $setter:ident $(#[$doc:meta])* $option:ident $content:ident [$($capability:tt)?]) => {
+    (@set $setter:ident $(#[$doc:meta])* $option:ident $content:ident [$($capability:literal),*]) => {
         #[doc = concat!("Sets `", stringify!($option), "`.\n\n")]
         $(#[$doc])*
         ///
         /// # Errors
         /// [`Error::Option`] when the value is out of range, or this socket or the linked libzmq
         /// does not have the option, [`Error::Terminated`], [`Error::Forked`].
-        $(#[doc = concat!("[`Error::Unsupported`] when it has no `", $capability, "`.")])?
+        $(#[doc = concat!("[`Error::Unsupported`] when there is no `", $capability, "`.")])*
         pub fn $setter(&self, value: impl AsRef<[u8]>) -> Result<()> {
-            $(require($capability, stringify!($option))?;)?
+            require(&[$($capability),*], stringify!($option))?;
             self.raw().set_bytes(zmq_sys::$option, value.as_ref())
                 .map_err(|errno| self.cannot_set(stringify!($option), errno.into()))
         }
@@ -533,7 +536,7 @@ content_options! {
     /// A SOCKS5 proxy for TCP connections, `host:port`; `None` for none.
     ZMQ_SOCKS_PROXY as text => socks_proxy, set_socks_proxy;
     /// The network device that TCP and UDP are bound to (`SO_BINDTODEVICE`); `None` for any.
-    ZMQ_BINDTODEVICE as text => bindtodevice, set_bindtodevice;
+    ZMQ_BINDTODEVICE as text => bindtodevice, set_bindtodevice, needs "SO_BINDTODEVICE";
     /// The domain that a ZAP handler is told; `None` when none was set.
     ZMQ_ZAP_DOMAIN as name => zap_domain, _;
     /// PLAIN: the name to give to a server, up to 255 bytes; `None` turns PLAIN off.

@@ -486,12 +486,62 @@ fn an_endpoint_that_cannot_be_bound_is_refused_in_words() {
     let missing = format!("ipc://{}", dir.path().join("missing/socket").display());
     cannot_bind(&pull, &missing, &["directory does not exist"]);
     cannot_bind(&pull, "tcp://nosuchif0:5560", &["no network interface or address"]);
-    cannot_bind(&pull, "tcp://localhost:*", &["no network interface or address"]);
     // An address of documentation, which no machine has.
     cannot_bind(&pull, "tcp://192.0.2.1:5560", &["address"]);
     cannot_connect(&pull, "tcp://127.0.0.1:*", &["tcp://host:port"]);
     cannot_connect(&pull, "tcp://*:5560", &["tcp://host:port"]);
     cannot_connect(&pull, "tcp://127.0.0.1:*[50000-50010]", &["tcp://host:port"]);
+}
+
+/// Since libzmq 4.3.5; before, an address or an interface was wanted.
+#[test]
+fn a_name_of_a_host_is_bound_at_its_address() {
+    let ctx = context();
+    let pull = ctx.pull("").unwrap();
+    if zkit::engine().version < (4, 3, 5) {
+        cannot_bind(&pull, "tcp://localhost:*", &["no network interface or address"]);
+        return;
+    }
+    let endpoint = pull.bind("tcp://localhost:*").unwrap();
+    assert!(endpoint.starts_with("tcp://127.0.0.1:"), "{endpoint}");
+    reachable(&ctx, &pull, &endpoint);
+    // RFC 6761: a name that nobody has.
+    cannot_bind(&pull, "tcp://nobody.invalid:*", &["no network interface or address"]);
+}
+
+#[test]
+fn an_interface_is_bound_by_its_name() {
+    let ctx = context();
+    let pull = ctx.pull("").unwrap();
+    let endpoint = pull.bind("tcp://lo:*").unwrap();
+    assert!(endpoint.starts_with("tcp://127.0.0.1:"), "{endpoint}");
+    reachable(&ctx, &pull, &endpoint);
+}
+
+/// A link-local address means nothing without the interface that it is of.
+#[test]
+fn a_zone_may_be_named_in_an_ipv6_address() {
+    let interfaces = fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+    // "address index prefix scope flags name"; scope 20 is the link's.
+    let local = interfaces.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [address, _, _, "20", _, name] = fields[..] else { return None };
+        let groups: Vec<&str> = (0..8).map(|group| &address[4 * group..4 * group + 4]).collect();
+        Some((groups.join(":"), name.to_owned()))
+    });
+    let Some((address, interface)) = local else {
+        eprintln!("skipped: no interface has a link-local address");
+        return;
+    };
+    let ctx = context();
+    let pull = ctx.pull("").unwrap();
+    pull.set_ipv6(true).unwrap();
+    let bound = pull.bind(&format!("tcp://[{address}%{interface}]:*")).unwrap();
+    let push = ctx.push("").unwrap();
+    push.set_ipv6(true).unwrap();
+    push.connect(&format!("tcp://[{address}%{interface}]:{}", port(&bound))).unwrap();
+    push.send("through the link").unwrap();
+    assert_eq!(pull.recv_timeout(Duration::from_secs(10)).unwrap(), "through the link".into());
 }
 
 #[test]

@@ -30,7 +30,7 @@ const MAX_NAME: usize = 255;
 /// use zkit::{ZCert, ZContext};
 ///
 /// if !zkit::engine().curve {
-///     return Ok(()); // see "Two engines" in the README
+///     return Ok(()); // see "The engine" in the README
 /// }
 /// let ctx = ZContext::new()?;
 /// let owner = ZCert::new()?;
@@ -93,7 +93,7 @@ impl ZCert {
     /// source of random numbers.
     #[doc(alias = "zcert_new")]
     pub fn new() -> Result<ZCert> {
-        engine::require("curve", "CURVE")?;
+        engine::require(&["curve"], "CURVE")?;
         let (public, secret) = ffi::curve_keypair().map_err(|errno| Error::Io {
             what: "cannot make a CURVE key pair".into(),
             source: io::Error::from_raw_os_error(errno.0),
@@ -312,7 +312,7 @@ impl ZCert {
     /// is no secret key or it is not that of the public key, and otherwise as every option.
     #[doc(alias = "zcert_apply")]
     pub fn apply(&self, socket: &ZSock) -> Result<()> {
-        engine::require("curve", "CURVE")?;
+        engine::require(&["curve"], "CURVE")?;
         let secret = self.require_secret()?;
         if public_of(secret) != Some(self.public) {
             // Handshakes would fail, and nobody would say why.

@@ -281,7 +281,7 @@ impl ZAuth {
     /// use zkit::{ZAuth, ZCert, ZCertStore, ZContext};
     ///
     /// if !zkit::engine().curve {
-    ///     return Ok(()); // see "Two engines" in the README
+    ///     return Ok(()); // see "The engine" in the README
     /// }
     /// let ctx = ZContext::new()?;
     /// let (server_cert, ann) = (ZCert::new()?, ZCert::new()?);
