@@ -34,13 +34,58 @@ fn its_text_is_a_line_for_a_log() {
     }
 }
 
-/// The second run of `.ci/run` says which engine it means to test.
+/// Whether this program gets its libzmq from the system when it starts.
+fn is_the_systems() -> bool {
+    let loaded = std::fs::read_to_string("/proc/self/maps").unwrap();
+    loaded.lines().any(|line| line.contains("/libzmq.so"))
+}
+
+/// zkit's own, unless the build names another: complete, and with CURVE by the feature of that name.
 #[test]
 fn it_is_the_one_that_was_asked_for() {
-    match std::env::var("ZKIT_REQUIRE_CURVE") {
-        Ok(_) => assert!(engine().curve, "{} is linked", engine()),
-        Err(_) => eprintln!("skipped: ZKIT_REQUIRE_CURVE is not set; {} is linked", engine()),
+    let engine = engine();
+    // Each run of `.ci/run` says which it means to test.
+    let asked = std::env::var("ZKIT_REQUIRE_ENGINE");
+    if let Ok(asked) = &asked {
+        assert_eq!(is_the_systems(), asked == "system", "{engine} is linked");
+        assert_eq!(cfg!(feature = "curve"), asked != "without-curve");
     }
+    if is_the_systems() {
+        assert!(engine.version >= (4, 3, 0), "{engine}");
+        assert!(engine.curve || asked.is_err(), "{engine}");
+        return;
+    }
+    assert_eq!(engine.version, (4, 3, 5));
+    assert_eq!(engine.curve, cfg!(feature = "curve"), "{engine}");
+    assert!(engine.ipc && !engine.draft, "{engine}");
+}
+
+/// Both libzmqs name their sources in their assertions. `engine/tests/linked.sh` looks at what linkers
+/// take for other programs.
+#[test]
+fn nothing_of_another_libzmq_is_in_the_program() {
+    let program = std::fs::read("/proc/self/exe").unwrap();
+    let names = |part: &[u8]| program.windows(part.len()).any(|bytes| bytes == part);
+    assert_eq!(names(concat!("libzmq", "/source/src/ctx.cpp").as_bytes()), !is_the_systems());
+    assert!(!names(concat!("zeromq-", "src-0").as_bytes()), "the one that zmq-sys compiles");
+}
+
+/// libzmq's drafts may change, so they are not in the engine, and neither are its WebSockets.
+#[test]
+fn drafts_stay_out() {
+    if engine().draft {
+        eprintln!("skipped: {} is linked", engine());
+        return;
+    }
+    let ctx = zmq::Context::new();
+    let pull = ctx.socket(zmq::PULL).unwrap();
+    for transport in ["ws", "wss"] {
+        let refused = pull.bind(&format!("{transport}://127.0.0.1:*"));
+        assert_eq!(refused, Err(zmq::Error::EPROTONOSUPPORT), "{transport}");
+    }
+    let ctx = ZContext::builder().signals(false).build().unwrap();
+    let pull = ctx.pull("").unwrap();
+    assert!(pull.bind("ws://127.0.0.1:*").is_err());
 }
 
 #[test]
@@ -56,7 +101,7 @@ fn without_curve_nothing_pretends_to_have_it() {
         let error = refused.unwrap_err();
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
         let text = error.to_string();
-        for way_out in ["CURVE", "libsodium", "cargo/system-libzmq.toml", "README", "Two engines"] {
+        for way_out in ["CURVE", "libsodium", "feature \"curve\"", "README", "The engine"] {
             assert!(text.contains(way_out), "{way_out:?} in {text:?}");
         }
     }
@@ -67,13 +112,16 @@ fn without_curve_nothing_pretends_to_have_it() {
 fn the_way_out_is_where_the_error_says() {
     let project = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let readme = std::fs::read_to_string(project.join("README.md")).unwrap();
-    assert!(readme.contains("\n## Two engines\n"));
+    assert!(readme.contains("\n## The engine\n"));
     assert!(readme.contains("cargo/system-libzmq.toml"));
     let config = std::fs::read_to_string(project.join("cargo/system-libzmq.toml")).unwrap();
     let config: toml::Table = config.parse().unwrap();
     let targets = config["target"].as_table().unwrap();
     assert!(targets.contains_key("x86_64-unknown-linux-gnu"));
     for (triple, target) in targets {
+        // Nothing is compiled for it, not even libsodium.
+        assert_eq!(target["zmq"]["engine"].as_str(), Some("system"), "{triple}");
+        assert!(target["sodium"].as_table().unwrap().is_empty(), "{triple}");
         let link = &target["zmq"];
         assert_eq!(link["rustc-link-lib"].as_array().unwrap().len(), 1, "{triple}");
         assert!(!link["rustc-link-search"].as_array().unwrap().is_empty(), "{triple}");

@@ -698,6 +698,9 @@ fn curve_peer(language: Language) -> Option<(Process, TempDir, ZCert, ZCert)> {
     }
     let start = match language {
         Language::Pyzmq => python().map(|words| vec![words[0].clone(), source("curve.py").into()]),
+        Language::ZeromqJs => {
+            javascript().map(|words| vec![words[0].clone(), source("curve.mjs").into()])
+        }
         _ => compile::with_czmq("tests/interop/curve.c", "interop-curve")
             .map(|program| vec![program.into()]),
     };
@@ -751,7 +754,7 @@ fn lets_in_by_curve(language: Language) {
     assert_eq!(question, "Hello");
     assert_eq!(question.metadata("User-Id"), Some(&*theirs.public_text()));
     // pyzmq writes metadata into its secret file only.
-    let name = (language == Language::Czmq).then_some("Peer");
+    let name = (language != Language::Pyzmq).then_some("Peer");
     assert_eq!(question.metadata("name"), name);
     server.send("World").unwrap();
     assert_eq!(peer.line(), "World");
@@ -786,6 +789,16 @@ fn pyzmq_is_let_in_by_its_certificate() {
 #[test]
 fn pyzmq_lets_in_by_zkits_certificate() {
     is_let_in_by_curve(Language::Pyzmq);
+}
+
+#[test]
+fn zeromq_js_is_let_in_by_its_certificate() {
+    lets_in_by_curve(Language::ZeromqJs);
+}
+
+#[test]
+fn zeromq_js_lets_in_by_zkits_certificate() {
+    is_let_in_by_curve(Language::ZeromqJs);
 }
 
 #[test]

@@ -1,0 +1,3 @@
+fn main() {
+    assert_eq!(dependent::greet(), 4_03_05);
+}
