@@ -1,6 +1,6 @@
 //! Makes a certificate: a new pair of CURVE keys in a public and a secret file.
 //!
-//!     cargo run --example curve_keygen --config cargo/system-libzmq.toml -- client
+//!     cargo run --example curve_keygen -- client
 //!
 //! The public file is for those who are to know its owner: a server's for its clients, a client's for
 //! the folder in which the server looks for who may come in. The secret file stays where it is.

@@ -6,8 +6,7 @@
 //!     cargo run --example ironhouse stonehouse       # by any key, encrypted
 //!     cargo run --example ironhouse ironhouse        # by known key, encrypted
 //!
-//! Server and clients are in one process here, but talk over TCP as separate processes would. The last
-//! two need a libzmq with CURVE.
+//! Server and clients are in one process here, but talk over TCP as separate processes would.
 
 use std::time::Duration;
 

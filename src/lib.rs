@@ -210,9 +210,9 @@
 //! ```
 //!
 //! A [`ZCert`] is a pair of CURVE keys, with which sockets know each other and encrypt; a
-//! [`ZCertStore`] has those of the clients that may come in. The libzmq that is built with zkit has no
-//! CURVE: [`engine`] tells what is linked, and "Two engines" in the README how to link another. What
-//! is missing gives [`Error::Unsupported`], never a connection without security.
+//! [`ZCertStore`] has those of the clients that may come in. They are there by the
+//! default feature `curve`: [`engine`] tells what is linked, and "The engine" in the README how to link
+//! another libzmq. What is missing gives [`Error::Unsupported`], never a connection without security.
 //!
 //! ```
 //! use zkit::ZCert;

@@ -560,7 +560,7 @@ impl ZSock {
     /// Lets go of an endpoint, given as it was bound or as `bind` returned it.
     ///
     /// Over `tcp` and `ipc` the connections that were made there end with it, when what has come by
-    /// them is received; over `inproc` they stay. (So it is with libzmq 4.3.4.)
+    /// them is received; over `inproc` they stay. (So it is with libzmq 4.3.4 and 4.3.5.)
     ///
     /// # Errors
     /// [`Error::Unbind`] with the endpoint and the reason in words, [`Error::Terminated`],

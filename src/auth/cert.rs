@@ -29,9 +29,9 @@ const MAX_NAME: usize = 255;
 /// ```
 /// use zkit::{ZCert, ZContext};
 ///
-/// if !zkit::engine().curve {
-///     return Ok(()); // see "The engine" in the README
-/// }
+/// # if !zkit::engine().curve {
+/// #     return Ok(());
+/// # }
 /// let ctx = ZContext::new()?;
 /// let owner = ZCert::new()?;
 ///

@@ -280,9 +280,9 @@ impl ZAuth {
     /// ```
     /// use zkit::{ZAuth, ZCert, ZCertStore, ZContext};
     ///
-    /// if !zkit::engine().curve {
-    ///     return Ok(()); // see "The engine" in the README
-    /// }
+    /// # if !zkit::engine().curve {
+    /// #     return Ok(());
+    /// # }
     /// let ctx = ZContext::new()?;
     /// let (server_cert, ann) = (ZCert::new()?, ZCert::new()?);
     ///
