@@ -11,11 +11,14 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <atomic>
 
 /*  The system.  The build script of zeromq-src tells some of these, with the same value. */
 
@@ -87,7 +90,6 @@
 
 /*  POSIX, on every system that zkit runs on. */
 
-#define HAVE_FORK 1
 #define HAVE_IF_NAMETOINDEX 1
 #define HAVE_MKDTEMP 1
 #define HAVE_POSIX_MEMALIGN 1
@@ -184,6 +186,32 @@
 #define ZMQ_HAVE_TIPC 1
 #endif
 #endif
+
+/*  In the child of a fork, libzmq leaves the parent's sockets alone.  To know a child, it asks for the
+    process at each wake-up, ten times in a round trip.  The answer changes by a fork only, so it is
+    remembered until there is one, and costs no system call. */
+
+#define HAVE_FORK 1
+
+static std::atomic<pid_t> zkit_engine_process (0);
+
+static void zkit_engine_forked ()
+{
+    zkit_engine_process.store (0, std::memory_order_relaxed);
+}
+
+static pid_t zkit_engine_getpid ()
+{
+    static const int watched = pthread_atfork (NULL, NULL, zkit_engine_forked);
+    pid_t process = zkit_engine_process.load (std::memory_order_relaxed);
+    if (process == 0 || watched != 0) {
+        process = getpid ();
+        zkit_engine_process.store (process, std::memory_order_relaxed);
+    }
+    return process;
+}
+
+#define getpid zkit_engine_getpid
 
 /*  WebSockets are a draft of libzmq's, and ask no authenticator.  zeromq-src turns them on. */
 
