@@ -1,7 +1,6 @@
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -121,6 +120,8 @@ pub struct ZActor<T = ()> {
 
 /// What owner and actor know of each other besides their messages.
 struct Shared {
+    /// Whether the actor has said that it is ready: one of the three below.
+    start: AtomicU8,
     /// How the actor has ended.
     ended: OnceLock<String>,
     /// How many messages the actor has received.
@@ -130,6 +131,11 @@ struct Shared {
     /// What the actor's last message, which wakes its owner, is known by.
     end: u64,
 }
+
+const STARTING: u8 = 0;
+const READY: u8 = 1;
+/// It has failed before it was ready.
+const FAILED: u8 = 2;
 
 /// The owner's last message.
 const TERM: &[u8] = b"$TERM";
@@ -155,16 +161,16 @@ impl<T: Send + 'static> ZActor<T> {
         let (pipe, actors_end) = thread::pipe(ctx)?;
         actors_end.set_nonstop(true);
         let shared = Arc::new(Shared {
+            start: AtomicU8::new(STARTING),
             ended: OnceLock::new(),
             received: AtomicU64::new(0),
             leaving: AtomicBool::new(false),
             end: ffi::random(),
         });
-        let (say_ready, ready) = mpsc::channel();
         let actors_end = ActorPipe {
             socket: actors_end,
             shared: Arc::clone(&shared),
-            say_ready: RefCell::new(Some(say_ready)),
+            owner: std::thread::current(),
             terminated: Cell::new(false),
         };
         let ctx = ctx.clone();
@@ -175,10 +181,9 @@ impl<T: Send + 'static> ZActor<T> {
         })?;
         let sent = Cell::new(0);
         let mut actor = ZActor { pipe, shared, sent, over: Cell::new(false), thread };
-        match ready.recv() {
-            Ok(()) => Ok(actor),
-            // It failed without a word: nothing but the end of its thread drops the sender.
-            Err(_) => Err(actor.thread.join().err().unwrap_or_else(|| actor.shared.gone())),
+        match actor.shared.wait_for_start() {
+            READY => Ok(actor),
+            _ => Err(actor.thread.join().err().unwrap_or_else(|| actor.shared.gone())),
         }
     }
 }
@@ -408,8 +413,8 @@ impl<T> fmt::Debug for ZActor<T> {
 pub struct ActorPipe {
     socket: ZSock,
     shared: Arc<Shared>,
-    /// Until the actor is ready.
-    say_ready: RefCell<Option<Sender<()>>>,
+    /// The thread that waits for the start.
+    owner: std::thread::Thread,
     /// Whether the owner has said that it is over.
     terminated: Cell<bool>,
 }
@@ -418,10 +423,7 @@ impl ActorPipe {
     /// Lets the owner's [`spawn`](ZActor::spawn) return, the first time. What fails after it comes
     /// out of the owner's calls as [`Error::Ended`], and of [`stop`](ZActor::stop).
     pub fn ready(&self) {
-        if let Some(say_ready) = self.say_ready.take() {
-            // The owner waits for it.
-            let _ = say_ready.send(());
-        }
+        self.shared.set_start(READY, &self.owner);
     }
 
     /// Receives a message from the owner, and says first that the actor is ready. Waits until there
@@ -513,7 +515,8 @@ impl ActorPipe {
         Ok(id)
     }
 
-    /// Sends a message to the owner. Waits while the pipe is full (2,000 messages).
+    /// Sends a message to the owner. Waits while the pipe is full (2,000 messages), and says first that
+    /// the actor is ready, since only the owner makes room.
     ///
     /// # Errors
     /// [`Error::Ended`] when the pipe is full and the owner waits for the actor's end, so that it
@@ -522,6 +525,8 @@ impl ActorPipe {
         let left = || self.shared.leaving.load(Ordering::Acquire).then(owner_left);
         match self.socket.try_send(msg) {
             Err(SendError { error: Error::WouldBlock, message }) => {
+                // Nobody but the owner makes room, who may still wait for the start.
+                self.ready();
                 send_unless(left, &self.socket, message, None)
             }
             sent => sent,
@@ -551,6 +556,8 @@ impl ActorPipe {
         self.shared.ended.get_or_init(|| how);
         if result.is_ok() {
             self.ready();
+        } else if self.shared.set_start(FAILED, &self.owner) {
+            return; // Nobody has the other end.
         }
         // It wakes an owner that waits for a message. One that waits for this thread needs no waking.
         if !self.shared.leaving.load(Ordering::Acquire) {
@@ -566,6 +573,30 @@ impl fmt::Debug for ActorPipe {
 }
 
 impl Shared {
+    /// What the start has come to, if nothing is known of it yet. Returns whether that was so.
+    fn set_start(&self, start: u8, owner: &std::thread::Thread) -> bool {
+        let starting = self.start.load(Ordering::Relaxed) == STARTING
+            && self
+                .start
+                .compare_exchange(STARTING, start, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok();
+        if starting {
+            owner.unpark();
+        }
+        starting
+    }
+
+    /// Waits in the owner's thread. Cheaper than a channel, which would be most of what zkit adds to a
+    /// start.
+    fn wait_for_start(&self) -> u8 {
+        loop {
+            match self.start.load(Ordering::Acquire) {
+                STARTING => std::thread::park(),
+                start => return start,
+            }
+        }
+    }
+
     fn gone(&self) -> Error {
         Error::Ended { how: self.ended.get().cloned().unwrap_or_default() }
     }

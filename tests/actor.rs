@@ -209,6 +209,49 @@ fn what_fails_before_the_actor_is_ready_comes_out_of_spawn() {
 }
 
 #[test]
+fn an_actor_that_has_filled_its_pipe_may_fail_before_it_is_ready() {
+    bounded(|| {
+        let ctx = context();
+        let spawned = ZActor::spawn(&ctx, |_, pipe| -> Result<()> {
+            while pipe.try_send("nobody receives yet").is_ok() {}
+            Err(Error::other("its database is missing"))
+        });
+        assert!(spawned.unwrap_err().to_string().contains("its database is missing"));
+    });
+}
+
+#[test]
+fn an_actor_that_only_sends_is_ready_when_its_pipe_is_full() {
+    bounded(|| {
+        let ctx = context();
+        let counting = ZActor::spawn(&ctx, |_, pipe| {
+            for number in 0..5_000_u32 {
+                pipe.send(number)?;
+            }
+            Ok(())
+        });
+        let counting = counting.unwrap();
+        for number in 0..5_000_u32 {
+            assert_eq!(counting.recv().unwrap(), number.into());
+        }
+        counting.join().unwrap();
+    });
+}
+
+#[test]
+fn an_actor_that_only_sends_may_be_stopped_with_a_full_pipe() {
+    bounded(|| {
+        let ctx = context();
+        let endless = ZActor::spawn(&ctx, |_, pipe| -> Result<()> {
+            loop {
+                pipe.send("more")?;
+            }
+        });
+        assert!(matches!(endless.unwrap().stop(), Err(Error::Ended { .. })));
+    });
+}
+
+#[test]
 fn a_panic_before_the_actor_is_ready_comes_out_of_spawn() {
     bounded(|| {
         let ctx = context();
