@@ -16,8 +16,6 @@ pub(crate) struct Plan {
     divisor: u64,
     names: Vec<String>,
     programs: Vec<PathBuf>,
-    /// This program, built with a libzmq that has CURVE.
-    curve: Option<PathBuf>,
     save: Option<PathBuf>,
 }
 
@@ -25,7 +23,7 @@ impl Plan {
     /// Everything once, and little of it.
     pub(crate) fn once() -> Plan {
         let (names, programs) = (Vec::new(), Vec::new());
-        Plan { rounds: 1, divisor: 1000, names, programs, curve: None, save: None }
+        Plan { rounds: 1, divisor: 1000, names, programs, save: None }
     }
 
     pub(crate) fn from(args: Vec<String>) -> Result<Plan> {
@@ -36,7 +34,6 @@ impl Plan {
                 "--quick" => (plan.rounds, plan.divisor) = (5, 4),
                 "--rounds" => plan.rounds = args.next().ok_or(USAGE)?.parse()?,
                 "--peer" => plan.programs.push(args.next().ok_or(USAGE)?.into()),
-                "--curve" => plan.curve = Some(args.next().ok_or(USAGE)?.into()),
                 "--save" => plan.save = Some(args.next().ok_or(USAGE)?.into()),
                 option if option.starts_with('-') => return Err(USAGE.into()),
                 _ => plan.names.push(arg),
@@ -52,13 +49,8 @@ impl Plan {
         self.names.is_empty() || self.names.iter().any(|part| workload.name.contains(part.as_str()))
     }
 
-    fn can(&self, workload: &Workload) -> bool {
-        !curve::is_encrypted(workload) || self.curve.is_some() || zkit::engine().curve
-    }
-
     fn peers(&self) -> Result<Vec<Peer>> {
-        let curve = self.curve.as_deref();
-        let mut peers = vec![Peer::zkit(curve), Peer::raw(curve)];
+        let mut peers = vec![Peer::zkit(), Peer::raw()];
         for program in &self.programs {
             peers.push(Peer::of_program(program)?);
         }
@@ -136,7 +128,7 @@ pub(crate) fn all(plan: &Plan) -> Result<()> {
     for group in GROUPS {
         let mut rows = Vec::new();
         for workload in group.workloads().filter(|one| plan.wants(one)) {
-            if !plan.can(workload) {
+            if curve::is_encrypted(workload) && !zkit::engine().curve {
                 println!("{} is unsupported by {}", workload.name, zkit::engine());
                 continue;
             }

@@ -30,7 +30,7 @@ use workload::Workload;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-const USAGE: &str = "usage: peers [--quick | --rounds N] [--peer PROGRAM]... [--curve PEERS] \
+const USAGE: &str = "usage: peers [--quick | --rounds N] [--peer PROGRAM]... \
     [--save FILE] [PART-OF-A-NAME...]\n       peers --report FILE FOLDER";
 
 /// What is measured.

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::workload::Workload;
-use crate::{Result, USAGE, curve, proxy, spqueue};
+use crate::{Result, USAGE, proxy, spqueue};
 
 /// No run takes as long as that, unless it hangs.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -25,24 +25,23 @@ pub(crate) struct Peer {
 }
 
 enum Program {
-    This { curve: Option<PathBuf> },
+    This,
     Other { path: PathBuf, workloads: Vec<String> },
 }
 
 impl Peer {
-    pub(crate) fn zkit(curve: Option<&Path>) -> Peer {
-        Peer::this("zkit", concat!("zkit ", env!("CARGO_PKG_VERSION")), curve)
+    pub(crate) fn zkit() -> Peer {
+        Peer::this("zkit", concat!("zkit ", env!("CARGO_PKG_VERSION")))
     }
 
-    pub(crate) fn raw(curve: Option<&Path>) -> Peer {
-        Peer::this(RAW, "zmq 0.10", curve)
+    pub(crate) fn raw() -> Peer {
+        Peer::this(RAW, "zmq 0.10")
     }
 
-    fn this(name: &str, crate_version: &str, curve: Option<&Path>) -> Peer {
+    fn this(name: &str, crate_version: &str) -> Peer {
         let (major, minor, patch) = zmq::version();
         let version = format!("{crate_version}, libzmq {major}.{minor}.{patch}");
-        let program = Program::This { curve: curve.map(Path::to_path_buf) };
-        Peer { name: name.to_owned(), version, program }
+        Peer { name: name.to_owned(), version, program: Program::This }
     }
 
     /// It is called what its file is.
@@ -61,7 +60,7 @@ impl Peer {
 
     pub(crate) fn has(&self, workload: &Workload) -> bool {
         match &self.program {
-            Program::This { .. } => self.name != RAW || workload.raw.is_some(),
+            Program::This => self.name != RAW || workload.raw.is_some(),
             Program::Other { workloads, .. } => workloads.iter().any(|name| name == workload.name),
         }
     }
@@ -70,9 +69,8 @@ impl Peer {
     pub(crate) fn measure(&self, workload: &Workload, count: u64) -> Result<f64> {
         let this = std::env::current_exe()?;
         let mut command = match &self.program {
-            Program::This { curve } => {
-                let with_curve = curve.as_ref().filter(|_| workload.is_one_of(curve::WORKLOADS));
-                let mut command = Command::new(with_curve.unwrap_or(&this));
+            Program::This => {
+                let mut command = Command::new(&this);
                 command.args(["--run", &self.name]);
                 command
             }

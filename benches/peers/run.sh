@@ -51,14 +51,6 @@ if [ "$all" ]; then
         without "pyzmq cannot be installed"
     fi
 
-    # This comparison once more, with the system's libzmq, which may have CURVE.
-    system=$(cargo bench -p zkit-benches --config cargo/system-libzmq.toml --target-dir "$peers/../system-libzmq" \
-        --bench peers --no-run 2>&1 | sed -n 's/.*Executable .*(\(.*\))$/\1/p')
-    if [ "$system" ]; then
-        set -- --curve "$system" "$@"
-    else
-        without "the system has no libzmq for CURVE"
-    fi
     set -- --save "$peers/results.json" "$@"
 fi
 
