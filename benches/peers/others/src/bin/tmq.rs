@@ -11,6 +11,7 @@ use tmq::pair::Pair;
 use tmq::pull::Pull;
 use tmq::push::Push;
 use tmq::{AsZmqSocket, Context, Message, Multipart};
+use zkit_engine as _;
 use zkit_other_peers::shapes::{self, BODY, ONE, THREE, block_on};
 use zkit_other_peers::{Peer, Workload, version_of};
 
