@@ -139,10 +139,14 @@ impl ZContext {
         })
     }
 
-    /// Opens a libzmq socket and sets the default linger.
+    /// Opens a libzmq socket and sets what zkit has other defaults for.
     pub(crate) fn open(&self, socket_type: u32) -> Result<RawSocket, Reason> {
         let socket = self.inner.open(socket_type)?;
         socket.set_int(zmq_sys::ZMQ_LINGER, self.inner.linger)?;
+        if matches!(socket_type, zmq_sys::ZMQ_SUB | zmq_sys::ZMQ_XSUB) {
+            // Each subscription is a message in this queue, and lost without an error when it is full.
+            socket.set_int(zmq_sys::ZMQ_SNDHWM, 0)?;
+        }
         self.inner.open_sockets.fetch_add(1, Ordering::Relaxed);
         Ok(socket)
     }

@@ -9,6 +9,7 @@ use std::collections::hash_map::RandomState;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::hash::{BuildHasher, Hasher};
 use std::mem::{ManuallyDrop, MaybeUninit};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::slice;
@@ -735,6 +736,23 @@ pub(crate) fn is_listening(fd: BorrowedFd<'_>) -> bool {
         )
     };
     rc == 0 && listens != 0
+}
+
+/// Whether the system would set an option of TCP to `value`, tried on a socket that nobody else has.
+pub(crate) fn try_tcp_option(option: c_int, value: c_int) -> Result<(), Errno> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let tried = listener.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
+    // SAFETY: the pointer is valid for the length that goes with it; the descriptor is open.
+    let rc = unsafe {
+        libc::setsockopt(
+            tried.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            option,
+            (&raw const value).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    check(rc).map(drop)
 }
 
 /// The system's monotonic clock, since an arbitrary point that all processes share.

@@ -80,6 +80,33 @@ impl Kind<Duration> for Millis {
     }
 }
 
+/// A C `int` of milliseconds, or -1 for none. libzmq takes 0 for none as well.
+struct MillisNotZero;
+
+impl Kind<Option<Duration>> for MillisNotZero {
+    fn get(socket: &RawSocket, option: u32) -> Result<Option<Duration>, Errno> {
+        MillisOr::<-1>::get(socket, option)
+    }
+
+    fn set(socket: &RawSocket, option: u32, value: Option<Duration>) -> Result<(), Reason> {
+        let value = value.map(|value| not_off(millis(value)?, 0)).transpose()?;
+        Ok(socket.set_int(option, value.unwrap_or(-1))?)
+    }
+}
+
+impl Kind<Duration> for MillisNotZero {
+    fn get(socket: &RawSocket, option: u32) -> Result<Duration, Errno> {
+        Millis::get(socket, option)
+    }
+
+    fn set(socket: &RawSocket, option: u32, value: Duration) -> Result<(), Reason> {
+        match millis(value)? {
+            0 => Err(Reason::new("libzmq takes 0 for a time that never ends")),
+            millis => Ok(socket.set_int(option, millis)?),
+        }
+    }
+}
+
 /// A C `int` of milliseconds, or `OFF` for none.
 struct MillisOr<const OFF: i32>;
 
@@ -122,14 +149,61 @@ impl Kind<Option<Duration>> for SecondsOrSystem {
     }
 
     fn set(socket: &RawSocket, option: u32, value: Option<Duration>) -> Result<(), Reason> {
-        let seconds = value.map_or(Ok(-1), |value| {
-            let seconds = value.as_secs().saturating_add((value.subsec_nanos() > 0).into());
-            i32::try_from(seconds)
-                .map_err(|_| Reason::new(format!("{value:?} is longer than libzmq can hold")))
-        })?;
+        let seconds = value.map_or(Ok(-1), SecondsOrSystem::whole)?;
         Ok(socket.set_int(option, seconds)?)
     }
 }
+
+impl SecondsOrSystem {
+    fn whole(value: Duration) -> Result<i32, Reason> {
+        let seconds = value.as_secs().saturating_add((value.subsec_nanos() > 0).into());
+        i32::try_from(seconds)
+            .map_err(|_| Reason::new(format!("{value:?} is longer than libzmq can hold")))
+    }
+}
+
+/// A number that the system's TCP keeps, or -1 for what the system does. libzmq takes any, and aborts the
+/// process when the system refuses it on a connection; so the system is asked first.
+struct OfTcp<const OPTION: i32>;
+
+impl<const OPTION: i32> Kind<Option<u32>> for OfTcp<OPTION> {
+    fn get(socket: &RawSocket, option: u32) -> Result<Option<u32>, Errno> {
+        NumberOr::<-1>::get(socket, option)
+    }
+
+    fn set(socket: &RawSocket, option: u32, value: Option<u32>) -> Result<(), Reason> {
+        if let Some(value) = value {
+            taken_by_tcp(OPTION, int(value)?)?;
+        }
+        NumberOr::<-1>::set(socket, option, value)
+    }
+}
+
+impl<const OPTION: i32> Kind<Option<Duration>> for OfTcp<OPTION> {
+    fn get(socket: &RawSocket, option: u32) -> Result<Option<Duration>, Errno> {
+        SecondsOrSystem::get(socket, option)
+    }
+
+    fn set(socket: &RawSocket, option: u32, value: Option<Duration>) -> Result<(), Reason> {
+        if let Some(value) = value {
+            taken_by_tcp(OPTION, SecondsOrSystem::whole(value)?)?;
+        }
+        SecondsOrSystem::set(socket, option, value)
+    }
+}
+
+fn taken_by_tcp(option: i32, value: i32) -> Result<(), Reason> {
+    ffi::try_tcp_option(option, value).map_err(|errno| match errno {
+        Errno(libc::EINVAL) => Reason::new(format!("the system's TCP does not take {value}")),
+        _ => errno.into(),
+    })
+}
+
+/// Where each system has its option for the silence before a probe.
+#[cfg(target_vendor = "apple")]
+const TCP_KEEPIDLE: i32 = libc::TCP_KEEPALIVE;
+#[cfg(not(target_vendor = "apple"))]
+const TCP_KEEPIDLE: i32 = libc::TCP_KEEPIDLE;
 
 /// A `uint64_t`.
 struct Wide;
@@ -316,7 +390,8 @@ options! {
     /// zero not at all. It starts as the context's default, one second, and acts at once.
     ZMQ_LINGER as MillisOr<-1>: Option<Duration> => linger, set_linger;
     /// High-water mark for sending: how many messages are queued for each peer before the socket
-    /// blocks or drops, by its type. `None` is no limit. Default 1000.
+    /// blocks or drops, by its type. `None` is no limit. Default 1000; for SUB and XSUB `None`, because
+    /// each subscription is a message in this queue, and beyond the limit libzmq loses it without an error.
     ZMQ_SNDHWM as NumberOr<0>: Option<u32> => sndhwm, set_sndhwm;
     /// High-water mark for receiving: how many messages are queued from each peer. `None` is no
     /// limit. Default 1000.
@@ -328,7 +403,7 @@ options! {
     ZMQ_IMMEDIATE as Flag: bool => immediate, set_immediate;
     /// Whether to keep only the last message, in and out. Only for sockets of single-frame
     /// patterns (PULL, PUSH, SUB, PUB, DEALER). Default no.
-    ZMQ_CONFLATE as Flag: bool => conflate, set_conflate;
+    ZMQ_CONFLATE as Flag: bool => conflate, _;
     /// Which I/O threads serve the socket, a bit each; zero is any. Default zero.
     ZMQ_AFFINITY as Wide: u64 => affinity, set_affinity;
     /// Whether frames of the message received last remain: only for a socket adopted in the
@@ -367,8 +442,8 @@ options! {
     ZMQ_INVERT_MATCHING as Flag: bool => invert_matching, set_invert_matching;
 
     /// How long to wait before connecting anew; `None` is never, and has libzmq drop what it has not
-    /// read when the peer closes. Default 100 ms.
-    ZMQ_RECONNECT_IVL as MillisOr<-1>: Option<Duration> => reconnect_ivl, set_reconnect_ivl;
+    /// read when the peer closes. Zero is refused, which libzmq takes for never, too. Default 100 ms.
+    ZMQ_RECONNECT_IVL as MillisNotZero: Option<Duration> => reconnect_ivl, set_reconnect_ivl;
     /// How far that time grows, doubling with each failure; `None` is no growth. Default `None`.
     ZMQ_RECONNECT_IVL_MAX as MillisOr<0>: Option<Duration> => reconnect_ivl_max, set_reconnect_ivl_max;
     /// How long a TCP connect may take; `None` is the system's limit. Default `None`.
@@ -381,8 +456,8 @@ options! {
     /// default, is the interval of the heartbeats.
     ZMQ_HEARTBEAT_TIMEOUT as MillisOr<-1>: Option<Duration> => heartbeat_timeout, _;
     /// How long to wait for the answer to a heartbeat before the connection is given up. It cannot
-    /// be unset.
-    ZMQ_HEARTBEAT_TIMEOUT as Millis: Duration => _, set_heartbeat_timeout;
+    /// be unset. Zero is refused, by which libzmq never gives up.
+    ZMQ_HEARTBEAT_TIMEOUT as MillisNotZero: Duration => _, set_heartbeat_timeout;
     /// After how much silence the peer may give the connection up; `None` is never. Rounded up to
     /// tenths of a second, 6,553.5 s at the most. Default `None`.
     ZMQ_HEARTBEAT_TTL as TenthsOrNone: Option<Duration> => heartbeat_ttl, set_heartbeat_ttl;
@@ -394,11 +469,11 @@ options! {
     /// TCP keep-alive (`SO_KEEPALIVE`); `None` is what the system does. Default `None`.
     ZMQ_TCP_KEEPALIVE as FlagOrSystem: Option<bool> => tcp_keepalive, set_tcp_keepalive;
     /// Keep-alive probes before a connection is given up; `None` is what the system does.
-    ZMQ_TCP_KEEPALIVE_CNT as NumberOr<-1>: Option<u32> => tcp_keepalive_cnt, set_tcp_keepalive_cnt;
+    ZMQ_TCP_KEEPALIVE_CNT as OfTcp<{ libc::TCP_KEEPCNT }>: Option<u32> => tcp_keepalive_cnt, set_tcp_keepalive_cnt;
     /// Silence before the first keep-alive probe, in whole seconds; `None` is what the system does.
-    ZMQ_TCP_KEEPALIVE_IDLE as SecondsOrSystem: Option<Duration> => tcp_keepalive_idle, set_tcp_keepalive_idle;
+    ZMQ_TCP_KEEPALIVE_IDLE as OfTcp<TCP_KEEPIDLE>: Option<Duration> => tcp_keepalive_idle, set_tcp_keepalive_idle;
     /// Time between keep-alive probes, in whole seconds; `None` is what the system does.
-    ZMQ_TCP_KEEPALIVE_INTVL as SecondsOrSystem: Option<Duration> => tcp_keepalive_intvl, set_tcp_keepalive_intvl;
+    ZMQ_TCP_KEEPALIVE_INTVL as OfTcp<{ libc::TCP_KEEPINTVL }>: Option<Duration> => tcp_keepalive_intvl, set_tcp_keepalive_intvl;
     /// How long TCP repeats what the peer does not acknowledge (`TCP_USER_TIMEOUT`); `None` is
     /// what the system does. Default `None`.
     ZMQ_TCP_MAXRT as MillisOr<0>: Option<Duration> => tcp_maxrt, set_tcp_maxrt, needs "TCP_USER_TIMEOUT";
@@ -672,6 +747,22 @@ impl ZSock {
         domain.map_err(|errno| self.cannot_set("ZMQ_ZAP_DOMAIN", errno.into()))?;
         let enforced = self.raw().set_int(ZMQ_ZAP_ENFORCE_DOMAIN, 1);
         enforced.map_err(|errno| self.cannot_set("ZMQ_ZAP_ENFORCE_DOMAIN", errno.into()))
+    }
+
+    /// Sets `ZMQ_CONFLATE`.
+    ///
+    /// Whether to keep only the last message, in and out. Only for sockets of single-frame patterns (PULL,
+    /// PUSH, SUB, PUB, DEALER): libzmq keeps the last frame and not the last message, so a message of
+    /// several frames is refused when it is sent ([`Error::Send`]), and comes in parts from a peer that
+    /// sends one. Default no.
+    ///
+    /// # Errors
+    /// [`Error::Option`] when this socket does not have the option.
+    pub fn set_conflate(&self, conflate: bool) -> Result<()> {
+        let set = self.raw().set_int(zmq_sys::ZMQ_CONFLATE, conflate.into());
+        set.map_err(|errno| self.cannot_set("ZMQ_CONFLATE", errno.into()))?;
+        self.set_conflates(conflate);
+        Ok(())
     }
 
     /// Sets `ZMQ_ROUTER_RAW`.

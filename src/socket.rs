@@ -96,6 +96,8 @@ pub struct ZSock {
     has_sent: Cell<bool>,
     /// Whether peers speak plain TCP, which has no frames.
     plain_tcp: Cell<bool>,
+    /// Whether it keeps the last frame alone.
+    conflates: Cell<bool>,
     /// Whether a REQ lost its peer in the middle of a request, and needs a delimiter for the next.
     mid_request: Cell<bool>,
     stop: Cell<Stop>,
@@ -334,9 +336,10 @@ impl ZSock {
         };
         raw.set_int(zmq_sys::ZMQ_RCVTIMEO, PATIENCE.as_millis() as i32)?;
         Ok(ZSock {
-            raw,
             socket_type,
             fd,
+            // One of zkit's begins without.
+            conflates: Cell::new(context.is_none() && raw.get_int(zmq_sys::ZMQ_CONFLATE)? != 0),
             context,
             attached: RefCell::default(),
             has_sent: Cell::new(false),
@@ -345,6 +348,7 @@ impl ZSock {
             stop: Cell::new(Stop::OnInterrupt),
             watch: RefCell::default(),
             timeouts,
+            raw,
         })
     }
 
@@ -398,6 +402,10 @@ impl ZSock {
 
     pub(crate) fn set_plain_tcp(&self, plain_tcp: bool) {
         self.plain_tcp.set(plain_tcp);
+    }
+
+    pub(crate) fn set_conflates(&self, conflates: bool) {
+        self.conflates.set(conflates);
     }
 
     pub(crate) fn has_given(&self, identity: &[u8]) -> bool {
@@ -862,6 +870,9 @@ impl ZSock {
                 "a message is the identity of its peer and one frame"
             }
             (SocketType::Router, 1) => "a message needs the identity of its peer in front",
+            (_, 2..) if self.conflates.get() => {
+                "a socket that conflates keeps the last frame, so a message is one frame"
+            }
             _ => return Ok(()),
         };
         self.raw.check_process().map_err(|errno| self.cannot_send(errno, msg))?;
@@ -1073,8 +1084,10 @@ impl ZSock {
     pub(crate) fn recv_watched(&self, msg: &mut ZMsg) -> Result<bool> {
         match self.recv_all(msg, false) {
             Ok(()) => Ok(true),
-            // A REQ or REP whose turn it is to send has nothing to receive.
-            Err(Errno::AGAIN | Errno::FSM) => Ok(false),
+            Err(Errno::AGAIN) => Ok(false),
+            // A REQ or REP whose turn it is to send has nothing to receive. Told so, libzmq has not looked
+            // at what its descriptor told of, which may be the end of the context.
+            Err(Errno::FSM) => self.events_watched().map(|_| false),
             Err(errno) => Err(self.cannot_receive(errno)),
         }
     }

@@ -386,7 +386,7 @@ fn a_reader_that_always_has_messages_holds_up_neither_timers_nor_tasks() {
     }
     fn task(world: &mut World, zloop: &mut Loop<'_>) -> Result<()> {
         world.log.push(String::new());
-        zloop.waker().post(task)
+        Ok(zloop.waker().post(task)?)
     }
     bounded(|| {
         let ctx = context();
@@ -2422,4 +2422,107 @@ fn a_reader_beside_a_handler_for_room_on_a_full_socket_misses_nothing() {
         zloop.run(&mut 0).unwrap();
         sending.join().unwrap();
     });
+}
+
+/// It is its turn to send, so libzmq does not look for what there is to receive.
+#[test]
+fn a_reader_that_has_to_send_first_ends_with_the_context() {
+    bounded(|| {
+        let ctx = context();
+        let endpoint = format!("inproc://{}", unique("turn"));
+        let rep = ctx.rep(&endpoint).unwrap();
+        let asking = ctx.req(&endpoint).unwrap();
+        let idle = ctx.req(&endpoint).unwrap();
+        asking.send("a question").unwrap();
+        rep.recv().unwrap();
+        // One that has not asked yet, and one that has not answered.
+        let running = [idle, rep].map(|socket| {
+            common::blocked(move || {
+                let mut zloop: ZLoop<'_, ()> = ZLoop::new().unwrap();
+                zloop.reader(&socket, |_, _, _| Ok(())).unwrap();
+                zloop.run(&mut ()).unwrap()
+            })
+        });
+        ctx.shutdown().unwrap();
+        for ended in running {
+            assert_eq!(ended.recv_timeout(LIMIT).unwrap(), Exit::Terminated);
+        }
+    });
+}
+
+#[test]
+fn a_loop_that_is_gone_gives_back_what_it_is_posted() {
+    let zloop: ZLoop<'_, ()> = ZLoop::new().unwrap();
+    let waker = zloop.waker();
+    waker.wake().unwrap();
+    drop(zloop);
+    let (sender, receiver) = mpsc::channel();
+    let task = move |_: &mut (), _: &mut ZLoop<'_, ()>| {
+        sender.send("called").unwrap();
+        Ok(())
+    };
+    let failed = waker.post(task).unwrap_err();
+    assert!(matches!(failed.error, Error::Ended { .. }), "{}", failed.error);
+    assert!(failed.error.to_string().contains("the loop is gone"), "{}", failed.error);
+    // The task is here, with what it holds, to be called or dropped.
+    assert_eq!(receiver.try_recv(), Err(mpsc::TryRecvError::Empty));
+    drop(failed.into_message());
+    assert_eq!(receiver.try_recv(), Err(mpsc::TryRecvError::Disconnected));
+    for over in [waker.wake(), waker.stop()] {
+        assert!(matches!(over, Err(Error::Ended { .. })), "{over:?}");
+    }
+}
+
+#[test]
+fn a_dropped_loop_drops_the_tasks_that_it_has_not_called() {
+    let zloop: ZLoop<'_, ()> = ZLoop::new().unwrap();
+    let waker = zloop.waker();
+    let (sender, receiver) = mpsc::channel::<()>();
+    // One that holds the loop's own waker, too: nothing keeps itself alive.
+    let own = waker.clone();
+    waker
+        .post(move |_, _| {
+            let _held = (&sender, &own);
+            Ok(())
+        })
+        .unwrap();
+    drop(zloop);
+    assert_eq!(receiver.recv_timeout(LIMIT), Err(mpsc::RecvTimeoutError::Disconnected));
+}
+
+#[test]
+fn stopped_before_it_runs_a_loop_calls_nobody() {
+    let ctx = context();
+    let (push, pull) = pipeline(&ctx);
+    push.send("a message").unwrap();
+    let mut zloop: Loop<'_> = ZLoop::new().unwrap();
+    let note = |world: &mut World, _: &mut Loop<'_>| {
+        world.count += 1;
+        Ok(())
+    };
+    zloop.on_turn_end(note);
+    zloop.on_wake(note);
+    zloop.timer(Duration::ZERO, Repeat::ONCE, note).unwrap();
+    zloop.reader(&pull, move |world, zloop, _| note(world, zloop)).unwrap();
+    zloop.waker().wake().unwrap();
+    zloop.stop();
+    let mut world = World::default();
+    assert_eq!(zloop.run(&mut world).unwrap(), Exit::Stopped);
+    assert_eq!(world.count, 0);
+    // And everything is still to come.
+    while world.count < 4 {
+        assert_eq!(zloop.turn(&mut world, Some(LIMIT)).unwrap(), None);
+    }
+}
+
+/// Some versions of mio do not count so many milliseconds.
+#[test]
+fn a_timer_of_months_keeps_no_turn_from_its_end() {
+    let mut zloop: Loop<'_> = ZLoop::new().unwrap();
+    zloop.timer(Duration::from_secs(30 * 24 * 3600), Repeat::ONCE, |_, _| Ok(())).unwrap();
+    let waker = zloop.waker();
+    let stopping = thread::spawn(move || waker.stop());
+    assert_eq!(zloop.run(&mut World::default()).unwrap(), Exit::Stopped);
+    stopping.join().unwrap().unwrap();
+    assert_eq!(zloop.turn(&mut World::default(), Some(ms(1))).unwrap(), None);
 }

@@ -295,7 +295,9 @@ impl Court {
         if self.left == 0 {
             zloop.stop();
         }
-        self.other.post(Court::hit)
+        // After the last, the other one may be gone.
+        let _ = self.other.post(Court::hit);
+        Ok(())
     }
 }
 

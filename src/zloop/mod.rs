@@ -16,7 +16,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Token};
 use slab::Slab;
 
-use crate::error::{Error, Reason, Result};
+use crate::error::{Error, Reason, Result, SendError};
 use crate::events::Events;
 use crate::ffi::{self, lock, retry};
 use crate::interrupt::{self, Stop};
@@ -157,7 +157,7 @@ pub struct ZLoop<'a, D> {
     /// How many messages and calls are left until it is the timers' turn.
     allowance: usize,
     generation: u32,
-    waker: Waker<D>,
+    waker: LoopsWaker<D>,
     /// The handlers that are called when it was used.
     wakes: Vec<usize>,
     /// The handlers that are called after each turn.
@@ -465,6 +465,7 @@ impl<'a, D> ZLoop<'a, D> {
             rung: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             posted: Mutex::default(),
+            gone: AtomicBool::new(false),
         };
         Ok(ZLoop {
             poll,
@@ -479,7 +480,7 @@ impl<'a, D> ZLoop<'a, D> {
             polled: 0,
             allowance: 0,
             generation: 0,
-            waker: Waker { shared: Arc::new(shared) },
+            waker: LoopsWaker(Waker { shared: Arc::new(shared) }),
             wakes: Vec::new(),
             turn_ends: Vec::new(),
             next_turn_end: 0,
@@ -1156,6 +1157,9 @@ impl<'a, D> ZLoop<'a, D> {
     }
 }
 
+/// A loop that has slept for so long looks at its timers and sleeps again.
+const LONGEST_SLEEP: Duration = Duration::from_secs(24 * 3600);
+
 fn nanos_since(epoch: Instant) -> u64 {
     epoch.elapsed().as_nanos() as u64
 }
@@ -1253,7 +1257,7 @@ impl<'a, D> ZLoop<'a, D> {
     pub fn timeout(&mut self) -> Option<Duration> {
         self.queue_touched();
         // A task that failed, or an interrupt, may have left some whose wake is over.
-        let rung = self.waker.shared.rung.load(Ordering::Relaxed);
+        let rung = self.waker.0.shared.rung.load(Ordering::Relaxed);
         if !self.ready.is_empty() || self.stopping || rung {
             return Some(Duration::ZERO);
         }
@@ -1293,7 +1297,7 @@ impl<'a, D> ZLoop<'a, D> {
     /// # Ok::<(), zkit::Error>(())
     /// ```
     pub fn waker(&self) -> Waker<D> {
-        self.waker.clone()
+        self.waker.0.clone()
     }
 
     fn check_interrupt(&self) -> Result<()> {
@@ -1317,6 +1321,8 @@ impl<'a, D> ZLoop<'a, D> {
                 return Ok(now);
             }
         }
+        // Some versions of mio take more milliseconds than an int holds for none at all.
+        let timeout = timeout.map(|timeout| timeout.min(LONGEST_SLEEP));
         match self.poll.poll(&mut self.events, timeout) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => {
                 return Err(cannot("cannot wait", error));
@@ -1361,7 +1367,10 @@ impl<'a, D> ZLoop<'a, D> {
 
     /// Calls what the waker was given, then the timers that are due at `now`, then who is ready.
     fn serve(&mut self, data: &mut D, now: u64) -> Result<()> {
-        if self.waker.shared.rung.load(Ordering::Relaxed) {
+        if self.stopping {
+            return Ok(()); // it was told before this turn
+        }
+        if self.waker.0.shared.rung.load(Ordering::Relaxed) {
             self.answer_bell(data)?;
         }
         let mark = self.timers.mark();
@@ -1394,7 +1403,7 @@ impl<'a, D> ZLoop<'a, D> {
     }
 
     fn answer_bell(&mut self, data: &mut D) -> Result<()> {
-        let shared = Arc::clone(&self.waker.shared);
+        let shared = Arc::clone(&self.waker.0.shared);
         // From here on there is a new wake for what is new.
         shared.rung.swap(false, Ordering::AcqRel);
         for place in 0..self.wakes.len() {
@@ -1588,7 +1597,7 @@ fn ready_for(fd: BorrowedFd<'_>, interest: Events) -> Result<Events> {
 /// Wakes a [`ZLoop`] from another thread, and has it do things there.
 ///
 /// Made by [`ZLoop::waker`]. It is `Send`, and cheap to clone, a clone for each thread. None of its
-/// calls waits for the loop. It may outlive the loop: then its calls do nothing.
+/// calls waits for the loop. It may outlive the loop: then its calls are [`Error::Ended`].
 ///
 /// A thread that talks in messages needs none: the loop [reads](ZLoop::reader) its socket, or is told
 /// what a [`ZActor`](crate::ZActor::reader) sends.
@@ -1640,6 +1649,8 @@ struct Shared<D> {
     rung: AtomicBool,
     stop: AtomicBool,
     posted: Mutex<VecDeque<Posted<D>>>,
+    /// Whether the loop is; written while `posted` is locked.
+    gone: AtomicBool,
 }
 
 /// What a task that fails or panics leaves is for the next turn, whose wake is over.
@@ -1659,8 +1670,11 @@ impl<D> Waker<D> {
     /// the loop has yet to answer the last wake.
     ///
     /// # Errors
-    /// [`Error::Io`] when the system refuses.
+    /// [`Error::Ended`] when the loop is gone, [`Error::Io`] when the system refuses.
     pub fn wake(&self) -> Result<()> {
+        if self.shared.gone.load(Ordering::Acquire) {
+            return Err(Error::Ended { how: "the loop is gone".into() });
+        }
         // The loop lowers the flag before it looks at what it was woken for.
         if self.shared.rung.swap(true, Ordering::AcqRel) {
             return Ok(());
@@ -1672,17 +1686,22 @@ impl<D> Waker<D> {
     }
 
     /// Has the loop wake up and call `task` once, after those that were posted before. The queue
-    /// has no limit. What is not called when the loop is dropped never is; an error of `task` comes
-    /// out of [`run`](ZLoop::run).
+    /// has no limit. What is not called when the loop is dropped is dropped with it; an error of `task`
+    /// comes out of [`run`](ZLoop::run).
     ///
     /// # Errors
-    /// As [`wake`](Waker::wake).
-    pub fn post(
-        &self,
-        task: impl FnOnce(&mut D, &mut ZLoop<'_, D>) -> Result<()> + Send + 'static,
-    ) -> Result<()> {
-        lock(&self.shared.posted).push_back(Box::new(task));
-        self.wake()
+    /// As [`wake`](Waker::wake); the task comes back with it.
+    pub fn post<F>(&self, task: F) -> Result<(), SendError<F>>
+    where
+        F: FnOnce(&mut D, &mut ZLoop<'_, D>) -> Result<()> + Send + 'static,
+    {
+        let mut posted = lock(&self.shared.posted);
+        // First, since a task in the queue cannot be had back. The loop waits for the lock.
+        if let Err(error) = self.wake() {
+            return Err(SendError { error, message: task });
+        }
+        posted.push_back(Box::new(task));
+        Ok(())
     }
 
     /// Has the loop wake up and stop with [`Exit::Stopped`], after the tasks that were posted
@@ -1693,6 +1712,21 @@ impl<D> Waker<D> {
     pub fn stop(&self) -> Result<()> {
         self.shared.stop.store(true, Ordering::Release);
         self.wake()
+    }
+}
+
+/// The loop's own waker, which goes with it.
+struct LoopsWaker<D>(Waker<D>);
+
+impl<D> Drop for LoopsWaker<D> {
+    fn drop(&mut self) {
+        let Shared { posted, gone, .. } = &*self.0.shared;
+        let mut posted = lock(posted);
+        gone.store(true, Ordering::Release);
+        let tasks = std::mem::take(&mut *posted);
+        drop(posted);
+        // With what they hold: the sender that somebody waits for, or a waker of this very loop.
+        drop(tasks);
     }
 }
 

@@ -18,6 +18,7 @@ use super::master::Master;
 use super::pull::{PullWorker, Reply};
 use super::push::{PushWorker, Request};
 use super::queue::{Receiver, Sender};
+use super::unless_gone;
 use crate::config::Config;
 use crate::metrics::IoMetrics;
 use crate::protocol::{self, HEADER, ID, Parsed};
@@ -347,7 +348,7 @@ impl IoThread {
             self.replies.receive();
         }
         if self.replies.owes_a_wake() {
-            self.pull.wake()?;
+            unless_gone(self.pull.wake())?;
         }
         if self.replies.first().is_some() {
             zloop.waker().wake()?;
@@ -357,7 +358,10 @@ impl IoThread {
 
     fn on_turn_end(&mut self, _: &mut ZLoop<'_, IoThread>) -> Result<()> {
         self.outlet.metrics.flush();
-        if std::mem::take(&mut self.outlet.queued) { self.outlet.push.wake() } else { Ok(()) }
+        match std::mem::take(&mut self.outlet.queued) {
+            true => unless_gone(self.outlet.push.wake()),
+            false => Ok(()),
+        }
     }
 
     fn release(&mut self, zloop: &mut ZLoop<'_, IoThread>, id: u32, hold: Hold) {
@@ -399,7 +403,7 @@ impl IoThread {
     pub fn end(&mut self, zloop: &mut ZLoop<'_, IoThread>) -> Result<()> {
         self.ending = true;
         if self.connections.is_empty() {
-            return self.master.post(Master::on_io_thread_done);
+            return unless_gone(self.master.post(Master::on_io_thread_done));
         }
         for id in self.connections.ids() {
             if self.connections.get_mut(id).is_some_and(|connection| connection.is_done()) {

@@ -13,6 +13,7 @@ use zkit::{Events, HandlerId, Repeat, Result, Waker, ZLoop};
 
 use super::io::IoThread;
 use super::push::PushWorker;
+use super::unless_gone;
 use crate::config::Config;
 use crate::metrics::MasterMetrics;
 
@@ -112,7 +113,7 @@ impl Master {
         let _ = stream.set_nodelay(true);
         self.open.fetch_add(1, Ordering::SeqCst);
         self.next = (self.next + 1) % self.io_threads.len();
-        self.io_threads[self.next].post(move |io, zloop| io.adopt(zloop, stream, peer))
+        Ok(self.io_threads[self.next].post(move |io, zloop| io.adopt(zloop, stream, peer))?)
     }
 
     /// Leaves those who want in to wait for a moment: the process has no descriptors left, or the like.
@@ -136,7 +137,7 @@ impl Master {
     /// Accepts no more, and has the I/O threads end: when all is done, or the grace time is over.
     pub fn end(&mut self, zloop: &mut ZLoop<'_, Master>) -> Result<()> {
         zloop.cancel(self.accepting);
-        self.io_threads.iter().try_for_each(|io| io.post(IoThread::end))?;
+        self.io_threads.iter().try_for_each(|io| unless_gone(io.post(IoThread::end)))?;
         self.deadline = Some(Instant::now() + self.config.grace);
         zloop.timer(self.config.grace, Repeat::ONCE, Master::on_grace_over)?;
         Ok(())
@@ -146,7 +147,7 @@ impl Master {
         if self.busy == 0 {
             return self.end_push_worker(zloop);
         }
-        self.io_threads.iter().try_for_each(|io| io.post(IoThread::give_up))
+        self.io_threads.iter().try_for_each(|io| unless_gone(io.post(IoThread::give_up)))
     }
 
     /// An I/O thread has no connections any more.
@@ -162,7 +163,7 @@ impl Master {
         if deadline <= Instant::now() {
             zloop.stop();
         }
-        self.push.post(move |push, _| push.end(master, deadline))
+        unless_gone(self.push.post(move |push, _| push.end(master, deadline)))
     }
 
     /// The PUSH worker has nothing left.

@@ -29,7 +29,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use tracing::{info, warn};
-use zkit::{Exit, Result, Waker, ZActor, ZAuth, ZContext, ZLoop, ZSock};
+use zkit::{Error, Exit, Result, Waker, ZActor, ZAuth, ZContext, ZLoop, ZSock};
 
 use self::ids::{Layout, Slots};
 use self::io::{IoThread, Links};
@@ -182,6 +182,14 @@ pub fn serve(mut config: Config, ready: impl FnOnce(&Addresses)) -> anyhow::Resu
     pull.stop()?;
     metrics.print_summary(started.elapsed());
     Ok(())
+}
+
+/// What one thread tells another, which at the end may have ended before it.
+fn unless_gone(told: std::result::Result<(), impl Into<Error>>) -> Result<()> {
+    match told.map_err(Into::into) {
+        Err(Error::Ended { .. }) => Ok(()),
+        told => told,
+    }
 }
 
 /// Has the process hold as many descriptors as it may. Returns how many clients it can have then:

@@ -9,6 +9,7 @@ use zkit::{HandlerId, Result, Waker, ZFrame, ZLoop, ZMsg, ZSock};
 use super::ids::Layout;
 use super::io::IoThread;
 use super::queue::Sender;
+use super::unless_gone;
 use crate::protocol::{self, ID};
 
 /// Replies that are received at one endpoint before it is the next one's turn.
@@ -138,7 +139,7 @@ impl PullWorker {
         self.now = None;
         for (given, io_thread) in self.given.iter_mut().zip(&self.io_threads) {
             if std::mem::take(given) {
-                io_thread.wake()?;
+                unless_gone(io_thread.wake())?;
             }
         }
         Ok(())

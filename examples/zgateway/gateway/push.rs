@@ -9,6 +9,7 @@ use zkit::{Error, HandlerId, Result, SendError, Waker, ZFrame, ZLoop, ZSock};
 use super::io::IoThread;
 use super::master::Master;
 use super::queue::Receiver;
+use super::unless_gone;
 use crate::metrics::GroupMetrics;
 
 /// Messages of one I/O thread that are sent before it is the next one's turn.
@@ -126,7 +127,7 @@ impl PushWorker {
     fn tell_the_end(&mut self) -> Result<()> {
         let groups = &mut self.groups;
         match self.ending.take_if(|_| groups.iter_mut().all(Outlet::is_done)) {
-            Some(master) => master.post(Master::on_all_sent),
+            Some(master) => unless_gone(master.post(Master::on_all_sent)),
             None => Ok(()),
         }
     }
@@ -148,7 +149,7 @@ impl PushWorker {
         group.metrics.flush();
         for (queue, io_thread) in group.queues.iter_mut().zip(&self.io_threads) {
             if queue.owes_a_wake() {
-                io_thread.wake()?;
+                unless_gone(io_thread.wake())?;
             }
         }
         match (group.held.is_some(), group.writable) {
