@@ -90,6 +90,11 @@ pub(crate) fn checked(endpoint: &str) -> Result<CString, Reason> {
     if transport.is_empty() || address.is_empty() {
         return Err(Reason::new("its transport or its address is empty"));
     }
+    if matches!(transport, "ws" | "wss") {
+        return Err(Reason::new(
+            "WebSockets are a draft of libzmq's, which lets peers in without asking an authenticator",
+        ));
+    }
     CString::new(endpoint).map_err(|_| Reason::new("it contains a NUL character"))
 }
 
