@@ -89,8 +89,8 @@ fn compile(platform: &Path, sodium: Option<&Path>) -> Result<(), Box<dyn Error>>
     build
         .cpp(true)
         .std("c++11")
-        // In every profile: an unoptimised libzmq is several times as slow, and few step through it.
-        // Debug information comes by CXXFLAGS.
+        // In every profile: a debug build is of the program, and few step through libzmq. Its debug
+        // information comes by CXXFLAGS.
         .opt_level(3)
         .debug(false)
         .warnings(false)

@@ -586,8 +586,7 @@ impl Shared {
         starting
     }
 
-    /// Waits in the owner's thread. Cheaper than a channel, which would be most of what zkit adds to a
-    /// start.
+    /// Waits in the owner's thread.
     fn wait_for_start(&self) -> u8 {
         loop {
             match self.start.load(Ordering::Acquire) {
